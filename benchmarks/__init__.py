@@ -1,0 +1,1 @@
+"""Measurements: each module prints its table and keeps it under `benchmarks/results/`."""

@@ -1,0 +1,24 @@
+"""Stochastic generative flow networks: samplers that build objects in a world that does not obey."""
+
+from importlib.metadata import version
+
+from stochflow.api import Run, evaluate, exact, load, sample, train
+from stochflow.errors import ConfigError, DataError, NumericsError, OracleError, StochflowError
+from stochflow.evaluation import Summary
+
+__version__ = version("stochflow")
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "NumericsError",
+    "OracleError",
+    "Run",
+    "StochflowError",
+    "Summary",
+    "__version__",
+    "evaluate",
+    "exact",
+    "load",
+    "sample",
+    "train",
+]

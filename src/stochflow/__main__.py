@@ -1,0 +1,5 @@
+"""`python -m stochflow`."""
+
+from stochflow.cli import main
+
+main()

@@ -1,0 +1,279 @@
+"""The command line as Python functions: same names, same defaults."""
+
+import contextlib
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from stochflow import experiment as experiments
+from stochflow.channel_config import make_channel, parse_noise
+from stochflow.config import Config, parse_assignment, read_yaml, resolve
+from stochflow.errors import ConfigError, DataError
+from stochflow.evaluation import Summary, Truth, draw, samples_frame
+from stochflow.exact.tree import infeasible_share
+from stochflow.methods import method_settings
+from stochflow.runs import RunDirectory, check_free
+from stochflow.tasks import Reward, make_task
+
+Settings = Mapping[str, Any]
+# what may differ when a run is continued: how long, where and how it is watched, but not what is learned
+_FREE_ON_RESUME = {"budget", "device", "threads", "evaluation", "checkpoint_every"}
+_MAX_DRAWS_PER_UNIQUE = 200
+
+
+class Run:
+    """A run directory with its trained sampler."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.directory = RunDirectory.open(Path(path))
+        self.path = self.directory.path
+        self._experiment: experiments.Experiment | None = None
+
+    @property
+    def config(self) -> Config:
+        return self.directory.config()
+
+    @property
+    def summary(self) -> Summary:
+        """The metrics that were written when training ended."""
+        return self.directory.summary()
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """One row per training step."""
+        return self.directory.metrics()
+
+    def sample(
+        self, n: int = 1000, *, unique: bool = False, noise: float | str | None = None, seed: int | None = None
+    ) -> pd.DataFrame:
+        """Designs from the trained policy: sequence, intended, score, log_reward, log_prob.
+
+        Args:
+            unique: draw until there are n different sequences, or until new ones have become too rare.
+            noise: another channel than the one of training, as for `train`.
+            seed: draws differ by seed; the run's own by default.
+        """
+        if n < 1:
+            raise ConfigError(f"cannot draw {n} designs; give a number of at least 1")
+        experiment = self.experiment()
+        config = experiment.config
+        channel = experiment.channel if noise is None else _channel(config, noise)
+        reward = experiment.trainer.learner.reward
+        start = config.seed if seed is None else seed
+        with experiments.torch_threads(config.threads):
+            frames: list[pd.DataFrame] = []
+            for attempt in range(_MAX_DRAWS_PER_UNIQUE if unique else 1):
+                sampled = draw(experiment.network, experiment.task, channel, n, start + attempt * 1_000_003)
+                frames.append(samples_frame(sampled, experiment.task, reward))
+                if unique:
+                    frames = [pd.concat(frames).drop_duplicates("sequence", ignore_index=True)]
+                if len(frames[0]) >= n:
+                    break
+        return frames[0].head(n)
+
+    def evaluate(self, *, noise: float | str | None = None) -> Summary:
+        """Every metric again from the checkpoint, under the training channel or another."""
+        experiment = self.experiment()
+        channel = None if noise is None else _channel(experiment.config, noise)
+        with experiments.torch_threads(experiment.config.threads):
+            return experiments.summarise(experiment, channel)[0]
+
+    def experiment(self) -> experiments.Experiment:
+        """The parts of the run as its newest checkpoint left them."""
+        if self._experiment is None:
+            self._experiment = restore(self.directory, self.config)
+        return self._experiment
+
+
+def train(
+    task: str | None = None,
+    *,
+    method: str | None = None,
+    noise: float | str | None = None,
+    seed: int | None = None,
+    trajectories: int | None = None,
+    steps: int | None = None,
+    minutes: float | None = None,
+    config: str | Path | Settings | None = None,
+    settings: Sequence[str] = (),
+    out: str | Path | None = None,
+    device: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    listen: experiments.Listener | None = None,
+) -> Run:
+    """Train a sampler and return its run. Defaults: tfbind8, sgfn-kl, noise 0.25, seed 0, 32,000 trajectories.
+
+    Args:
+        noise: slip α in [0, 1), "none", "dna-synthesis[:rate]", one α per position separated by commas, or the path
+            of a CSV or YAML confusion matrix.
+        trajectories, steps, minutes: the budget; at most one of them.
+        config: a YAML file or a dictionary of settings; `settings` and the arguments here go over it.
+        settings: assignments like "reward.beta=3".
+        out: run directory; by default `runs/<task>-<method>-<noise>-seed<seed>`.
+        resume: continue the run in `out` from its checkpoint.
+        overwrite: replace the run in `out`.
+        listen: called after every training step with its record and the share of the budget spent.
+    """
+    budget = {"trajectories": trajectories, "steps": steps, "minutes": minutes}
+    flags = _flags(task, method, noise, seed, device, budget)
+    layers = [_config_layer(config), *(parse_assignment(text) for text in settings), flags]
+    if resume and overwrite:
+        raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
+    if resume:
+        directory, experiment = _reopen(Path(out) if out else None, layers)
+    else:
+        resolved = resolve_config(layers)
+        path = Path(out) if out else default_path(resolved)
+        check_free(path, overwrite)
+        experiment = experiments.build(resolved)
+        directory = RunDirectory.create(path, resolved, overwrite)
+    with stop_signal() as stop:
+        experiments.run(experiment, directory, listen or _silence, stop)
+    return Run(directory.path)
+
+
+def sample(run: str | Path | Run, n: int = 1000, **options: Any) -> pd.DataFrame:
+    """Designs from a finished run; see `Run.sample`."""
+    return load(run).sample(n, **options)
+
+
+def evaluate(run: str | Path | Run, *, noise: float | str | None = None) -> Summary:
+    """Every metric of a run, recomputed from its checkpoint; see `Run.evaluate`."""
+    return load(run).evaluate(noise=noise)
+
+
+def exact(
+    task: str = "tfbind8", *, noise: float | str = 0.25, beta: float = 3.0, floor: float = 1e-6
+) -> dict[str, Any]:
+    """The attainable optimum of a task under a channel, without any training.
+
+    Returns `task, noise, beta, min_kl, min_tv, attainable_score, log_z_true` and, for uniform slip,
+    `infeasible_share`: per depth, the share of prefixes that no policy can balance.
+    """
+    config = resolve([{"task": task, "channel": parse_noise(noise), "reward": {"beta": beta, "floor": floor}}])
+    the_task = make_task(task)
+    if not the_task.enumerable:
+        raise ConfigError(
+            f"task '{task}' is too large to enumerate, so its optimum cannot be computed; train it instead"
+        )
+    channel = make_channel(config.channel, the_task.num_tokens, the_task.length)
+    truth = Truth(the_task, channel, Reward(**config.reward.model_dump()))
+    result: dict[str, Any] = {"task": task, "noise": channel.noise, "beta": beta, **truth.optimum()}
+    if channel.slip is not None:
+        result["infeasible_share"] = infeasible_share(truth.log_rewards, channel.slip, the_task.num_tokens)
+    return result
+
+
+def load(run: str | Path | Run) -> Run:
+    """A run from its directory."""
+    return run if isinstance(run, Run) else Run(run)
+
+
+def resolve_config(layers: list[dict[str, Any]]) -> Config:
+    """A checked config: defaults, then the method's settings, then the layers in order."""
+    method = next((layer["method"] for layer in reversed(layers) if "method" in layer), "sgfn-kl")
+    resolved = resolve([method_settings(str(method)), *layers])
+    make_task(resolved.task)
+    return resolved
+
+
+def restore(directory: RunDirectory, config: Config) -> experiments.Experiment:
+    """The experiment of a run directory in the state of its newest checkpoint."""
+    experiment = experiments.build(config)
+    state = directory.load_checkpoint()
+    try:
+        experiment.trainer.load_state_dict(state)
+    except (KeyError, ValueError, RuntimeError, IndexError):
+        raise DataError(
+            f"the checkpoint in {directory.path} does not fit its config.yaml; restore the config or train again"
+        ) from None
+    return experiment
+
+
+def default_path(config: Config) -> Path:
+    """Where a run goes when nobody says where."""
+    channel = config.channel
+    noise = channel.kind if channel.kind in ("none", "confusion") else str(channel.noise)
+    text = re.sub(r"[^\w.]+", "-", noise).strip("-")
+    return Path("runs") / f"{config.task}-{config.method}-{text}-seed{config.seed}"
+
+
+@contextlib.contextmanager
+def stop_signal() -> Iterator[Callable[[], bool]]:
+    """A function that turns True after Ctrl-C or a termination request; a second Ctrl-C stops at once."""
+    requested = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield requested.is_set
+        return
+
+    def on_signal(number: int, frame: object) -> None:
+        requested.set()
+        signal.signal(number, previous[number])
+
+    previous: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in previous:
+        signal.signal(number, on_signal)
+    try:
+        yield requested.is_set
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _reopen(path: Path | None, layers: list[dict[str, Any]]) -> tuple[RunDirectory, experiments.Experiment]:
+    directory = RunDirectory.open(path or default_path(resolve_config(layers)))
+    stored = directory.config()
+    wanted = resolve([stored.model_dump(mode="json"), *layers])
+    for name in Config.model_fields:
+        if name not in _FREE_ON_RESUME and getattr(wanted, name) != getattr(stored, name):
+            raise ConfigError(
+                f"{directory.path} was started with another '{name}'; resume it without that setting, "
+                "or choose another --out"
+            )
+    experiment = restore(directory, wanted)
+    directory.rewrite_config(wanted)
+    directory.rewind_metrics(experiment.trainer.step)
+    return directory, experiment
+
+
+def _flags(
+    task: str | None,
+    method: str | None,
+    noise: float | str | None,
+    seed: int | None,
+    device: str | None,
+    budget: dict[str, int | float | None],
+) -> dict[str, Any]:
+    given = {"task": task, "method": method, "seed": seed, "device": device}
+    flags: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if noise is not None:
+        flags["channel"] = _whole_channel(noise)
+    limits = {name: value for name, value in budget.items() if value is not None}
+    return flags | ({"budget": limits} if limits else {})
+
+
+def _whole_channel(noise: float | str) -> dict[str, Any]:
+    """Channel settings that leave nothing of an earlier layer standing."""
+    return {"matrix": None, "matrices": None, "file": None, **parse_noise(noise)}
+
+
+def _config_layer(config: str | Path | Settings | None) -> dict[str, Any]:
+    if config is None:
+        return {}
+    return dict(config) if isinstance(config, Mapping) else read_yaml(Path(config))
+
+
+def _channel(config: Config, noise: float | str) -> Any:
+    task = make_task(config.task)
+    settings = resolve([{"channel": _whole_channel(noise)}]).channel
+    return make_channel(settings, task.num_tokens, task.length)
+
+
+def _silence(record: dict[str, float], progress: float) -> None:
+    """Nobody listens."""

@@ -1,0 +1,91 @@
+"""From settings and files to a channel."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+import yaml
+
+from stochflow import channels
+from stochflow.channels import Channel
+from stochflow.config import ChannelConfig
+from stochflow.errors import ConfigError, DataError
+
+
+def make_channel(config: ChannelConfig, num_tokens: int, length: int) -> Channel:
+    """The configured channel, checked against the task's alphabet and length."""
+    channel = _build(config, num_tokens)
+    if channel.num_tokens != num_tokens:
+        raise ConfigError(
+            f"the channel '{channel.name}' is {channel.num_tokens}×{channel.num_tokens} but the task has "
+            f"{num_tokens} letters; give {num_tokens} rows of {num_tokens} probabilities"
+        )
+    channel.log_matrices(length)  # refuses a wrong number of positions
+    return channel
+
+
+def parse_noise(noise: float | str) -> dict[str, Any]:
+    """Channel settings from what `--noise` takes: α, none, dna-synthesis[:rate], α per position, or a matrix file."""
+    text = str(noise).strip()
+    if text == "none":
+        return {"kind": "none"}
+    if text.split(":")[0] == "dna-synthesis":
+        rate = text.partition(":")[2]
+        return {"kind": "dna-synthesis", "noise": _number(rate) if rate else 0.01}
+    if text.endswith((".csv", ".yaml", ".yml")):
+        return {"kind": "confusion", "file": text}
+    if "," in text:
+        return {"kind": "positional", "noise": [_number(part) for part in text.split(",")]}
+    return {"kind": "uniform-slip", "noise": _number(text)}
+
+
+def _build(config: ChannelConfig, num_tokens: int) -> Channel:
+    if config.file is not None and config.kind in ("confusion", "positional"):
+        table = read_matrix(Path(config.file))
+        return channels.confusion(table, config.file) if table.ndim == 2 else channels.positional(table, config.file)
+    if config.kind == "none":
+        return channels.noiseless(num_tokens)
+    if config.kind == "confusion":
+        if config.matrix is None:
+            raise ConfigError("channel.kind is confusion but there is no matrix; set channel.matrix or channel.file")
+        return channels.confusion(config.matrix)
+    if config.kind == "positional" and config.matrices is not None:
+        return channels.positional(config.matrices)
+    if config.kind == "positional":
+        if not isinstance(config.noise, list):
+            raise ConfigError(
+                "channel.kind is positional: set channel.matrices, channel.file or a list as channel.noise"
+            )
+        return channels.positional_slip(num_tokens, config.noise)
+    if isinstance(config.noise, list):
+        raise ConfigError(f"channel.noise is a list but channel.kind is {config.kind}; use kind positional")
+    if config.kind == "dna-synthesis":
+        return channels.dna_synthesis(config.noise)
+    return channels.uniform_slip(num_tokens, config.noise)
+
+
+def read_matrix(path: Path) -> torch.Tensor:
+    """A K×K table from CSV without a header, or one or several from YAML; float64."""
+    try:
+        if path.suffix == ".csv":
+            content: Any = pd.read_csv(path, header=None).to_numpy(dtype=float)
+        else:
+            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+            content = content["matrix"] if isinstance(content, dict) else content
+        return torch.as_tensor(content, dtype=torch.float64)
+    except FileNotFoundError:
+        raise DataError(f"the channel file {path} does not exist; check the path") from None
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path} does not hold a table of probabilities ({reason}); give K rows of K numbers") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(
+            f"noise '{text}' is not understood; give α in [0, 1), none, dna-synthesis[:rate], "
+            "one α per position separated by commas, or a .csv or .yaml matrix file"
+        ) from None

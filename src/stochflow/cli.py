@@ -1,0 +1,277 @@
+"""Parse, call, print; no maths."""
+
+import json
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from stochflow import __version__, api
+from stochflow.config import dump_yaml, parse_assignment, read_yaml
+from stochflow.errors import ConfigError, StochflowError
+from stochflow.evaluation import Summary
+from stochflow.experiment import build
+from stochflow.files import write_atomically
+from stochflow.methods import METHODS
+from stochflow.runs import format_samples
+from stochflow.tasks import TASKS, make_task
+
+app = typer.Typer(
+    name="stochflow",
+    help="Train, sample and exactly judge stochastic generative flow networks.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+messages = Console(stderr=True)
+
+NOISE_HELP = (
+    "Slip probability in [0, 1), none, dna-synthesis[:rate], one slip per position (0.1,0.2,…), "
+    "or a .csv or .yaml confusion matrix."
+)
+Noise = Annotated[str | None, typer.Option(help=NOISE_HELP)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Assignments = Annotated[
+    list[str] | None, typer.Option("--set", metavar="a.b=v", help="Override one setting; repeatable.")
+]
+ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="YAML file of settings.")]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    if version:
+        console.print(f"stochflow {__version__}", highlight=False)
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command()
+def train(
+    task: Annotated[str | None, typer.Argument(help="Task name; see `stochflow tasks`.  [default: tfbind8]")] = None,
+    method: Annotated[str | None, typer.Option(help="Method; see `stochflow methods`.  [default: sgfn-kl]")] = None,
+    noise: Annotated[str | None, typer.Option(help=NOISE_HELP + "  [default: 0.25]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of every random generator.  [default: 0]")] = None,
+    trajectories: Annotated[int | None, typer.Option(help="Budget in trajectories.  [default: 32000]")] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget in training steps.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Budget in minutes.")] = None,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    out: Annotated[Path | None, typer.Option(help="Run directory.  [default: runs/<task>-<method>-…]")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, mps, …  [default: auto]")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its checkpoint.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+) -> None:
+    """Train a sampler; Ctrl-C ends cleanly and keeps everything so far."""
+    with _progress_line() as listen:
+        run = api.train(
+            task,
+            method=method,
+            noise=noise,
+            seed=seed,
+            trajectories=trajectories,
+            steps=steps,
+            minutes=minutes,
+            config=config,
+            settings=assignments or (),
+            out=out,
+            device=device,
+            resume=resume,
+            overwrite=overwrite,
+            listen=listen,
+        )
+    _print_summary(run.summary)
+    if run.summary.status == "interrupted":
+        messages.print(f"Stopped early; continue with `stochflow train --resume --out {run.path}`.", highlight=False)
+    console.print(
+        f"Run directory: {run.path} (designs in samples.csv and samples.fasta)", highlight=False, soft_wrap=True
+    )
+
+
+@app.command()
+def sample(
+    run: RunPath,
+    n: Annotated[int, typer.Option("-n", help="Number of designs.")] = 1000,
+    style: Annotated[str, typer.Option("--format", metavar="csv|fasta|jsonl", help="Output format.")] = "csv",
+    unique: Annotated[bool, typer.Option("--unique", help="Only different sequences.")] = False,
+    noise: Noise = None,
+    seed: Annotated[int | None, typer.Option(help="Another seed gives other designs.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write; standard output by default.")] = None,
+) -> None:
+    """Draw designs from a trained run."""
+    frame = api.sample(run, n, unique=unique, noise=noise, seed=seed)
+    text = format_samples(frame, style)
+    if len(frame) < n:
+        messages.print(f"Only {len(frame)} different designs were found in many draws.", highlight=False)
+    if out is None:
+        sys.stdout.write(text)
+        return
+    try:
+        write_atomically(out, text)
+    except OSError as error:
+        raise ConfigError(f"cannot write {out} ({error.strerror}); choose another --out") from None
+
+
+@app.command()
+def evaluate(run: RunPath, noise: Noise = None, as_json: AsJson = False) -> None:
+    """Recompute every metric of a run from its checkpoint."""
+    summary = api.evaluate(run, noise=noise)
+    if as_json:
+        print(summary.model_dump_json(indent=2))
+    else:
+        _print_summary(summary)
+
+
+@app.command()
+def exact(
+    task: Annotated[str, typer.Argument(help="Task name; see `stochflow tasks`.")] = "tfbind8",
+    noise: Annotated[str, typer.Option(help=NOISE_HELP)] = "0.25",
+    beta: Annotated[float, typer.Option(help="Reward exponent.")] = 3.0,
+    floor: Annotated[float, typer.Option(help="Smallest reward, after the power.")] = 1e-6,
+    as_json: AsJson = False,
+) -> None:
+    """Print the best that ANY policy can do under this noise, without training."""
+    result = api.exact(task, noise=noise, beta=beta, floor=floor)
+    if as_json:
+        print(json.dumps(result, indent=2))
+        return
+    table = Table(title=f"Attainable optimum of {task}, β = {beta:g}, floor {floor:g}")
+    for heading in ("noise", "min KL (nats)", "TV at that point", r"E\[score]", "log Z"):
+        table.add_column(heading, justify="right")
+    row = (f"{result[key]:.{digits}f}" for key, digits in _OPTIMUM_COLUMNS.items())
+    table.add_row(str(result["noise"]), *row)
+    console.print(table)
+    if "infeasible_share" in result:
+        shares = ", ".join(f"{share:.3f}" for share in result["infeasible_share"])
+        console.print(f"Prefixes with a child below the slip floor, by depth: {shares}", highlight=False)
+
+
+_OPTIMUM_COLUMNS = {"min_kl": 5, "min_tv": 4, "attainable_score": 4, "log_z_true": 4}
+
+
+@app.command()
+def tasks() -> None:
+    """List the tasks."""
+    table = Table("task", "alphabet", "length", "what it is")
+    for name in TASKS:
+        found = make_task(name)
+        table.add_row(name, found.alphabet.letters, str(found.length), found.description)
+    console.print(table)
+
+
+@app.command()
+def methods() -> None:
+    """List the methods."""
+    table = Table("method", "what it minimises", "what it may use")
+    for name, found in METHODS.items():
+        table.add_row(name, found.description, found.uses)
+    console.print(table)
+
+
+@app.command(name="config")
+def show_config(
+    task: Annotated[str | None, typer.Argument(help="Task name.")] = None,
+    method: Annotated[str | None, typer.Option(help="Method name.")] = None,
+    config: ConfigFile = None,
+    assignments: Assignments = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Also build everything, without training.")] = False,
+) -> None:
+    """Print the fully resolved settings as YAML; redirect it to a file to start your own."""
+    flags = {name: value for name, value in {"task": task, "method": method}.items() if value is not None}
+    layers: list[dict[str, Any]] = [read_yaml(config) if config else {}]
+    resolved = api.resolve_config([*layers, *(parse_assignment(text) for text in assignments or ()), flags])
+    sys.stdout.write(dump_yaml(resolved))
+    if dry_run:
+        experiment = build(resolved)
+        learner = experiment.trainer.learner
+        counts = {"network": learner.network, "dynamics model": learner.dynamics}
+        for name, module in counts.items():
+            messages.print(f"{name}: {sum(p.numel() for p in module.parameters()):,} parameters", highlight=False)
+        messages.print(
+            f"would train on {learner.device} under the channel '{experiment.channel.name}' into "
+            f"{api.default_path(resolved)}; nothing was written",
+            highlight=False,
+        )
+
+
+def main() -> None:
+    """Entry point: errors a user can mend are one sentence on standard error, with exit code 2."""
+    warnings.showwarning = _show_warning
+    try:
+        code = app(standalone_mode=False)
+    except StochflowError as error:
+        _fail(str(error), error.exit_code)
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        hint = f"; see `{context.command_path} --help`" if context else ""
+        _fail(f"{error.format_message().rstrip('.')}{hint}", 2)
+    except (KeyboardInterrupt, typer.Abort):
+        _fail("interrupted", 130)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has enough; Python would complain at exit
+        sys.exit(0)
+    except OSError as error:
+        _fail(f"{error.filename or 'a file'}: {error.strerror}; free the space or choose another place", 1)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(message: str, code: int) -> None:
+    messages.print(f"[bold red]Error:[/] {escape(' '.join(message.split()))}", highlight=False, soft_wrap=True)
+    sys.exit(code)
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    messages.print(f"[yellow]Warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _progress_line() -> Iterator[Any]:
+    """A live line with loss, expected score and regret."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[numbers]}"),
+    )
+    progress = Progress(*columns, console=messages)
+    line = progress.add_task("training", total=1.0, numbers="")
+    latest: dict[str, float] = {}
+
+    def listen(record: dict[str, float], done: float) -> None:
+        progress.start()  # only now: an error before the first step leaves no empty bar behind
+        latest.update(record)
+        parts = [f"{int(latest['trajectories']):,} trajectories", f"loss {latest['loss']:.4f}"]
+        parts += [f"E[score] {latest['mean_score']:.3f}"] if "mean_score" in latest else []
+        parts += [f"regret {latest['regret']:.4f}"] if "regret" in latest else []
+        progress.update(line, completed=done, numbers=escape("  ".join(parts)))
+
+    try:
+        yield listen
+    finally:
+        progress.stop()
+
+
+def _print_summary(summary: Summary) -> None:
+    table = Table(title=f"{summary.task}, {summary.method}, noise {summary.noise}, seed {summary.seed}")
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    for name, value in summary.model_dump().items():
+        shown = "–" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
+        table.add_row(name, shown, style="bold" if name == "regret" else None)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

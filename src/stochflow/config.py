@@ -1,0 +1,255 @@
+"""Every setting of a run, checked before anything starts: one model per stage, one sentence per field."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from stochflow.errors import ConfigError
+
+_BATCHES_KEPT = 64
+
+
+class _Settings(BaseModel):
+    # misspelt keys and text where a number belongs are errors, not surprises
+    model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
+
+
+class ChannelConfig(_Settings):
+    """The noise between intention and outcome."""
+
+    kind: Literal["none", "uniform-slip", "confusion", "positional", "dna-synthesis"] = Field(
+        "uniform-slip", description="Which channel."
+    )
+    noise: float | list[float] = Field(
+        0.25, description="Slip α or error rate in [0, 1); a list gives one α per position (kind positional)."
+    )
+    matrix: list[list[float]] | None = Field(None, description="K rows of K probabilities (kind confusion).")
+    matrices: list[list[list[float]]] | None = Field(None, description="One matrix per position (kind positional).")
+    file: str | None = Field(None, description="CSV or YAML file that holds the matrix, or a list of them in YAML.")
+
+
+class RewardConfig(_Settings):
+    """From score to reward."""
+
+    beta: float = Field(3.0, gt=0, description="Exponent β of the score.")
+    floor: float = Field(1e-6, gt=0, description="Smallest reward, applied after the power.")
+    ramp: float = Field(0.0, ge=0, description="Training steps over which β(t) rises from 1; 0 means β at once.")
+
+
+class ModelConfig(_Settings):
+    """The flow network."""
+
+    kmers: list[int] = Field([1, 3, 5], min_length=1, description="k-mer lengths embedded along the prefix.")
+    width: int = Field(128, ge=1, description="Width of the body.")
+    num_layers: int = Field(2, ge=0, description="Residual layers after the embedding.")
+
+    @model_validator(mode="after")
+    def _positive_kmers(self) -> "ModelConfig":
+        if min(self.kmers) != 1:
+            raise ValueError("kmers must contain 1 and no smaller number, or single letters would be invisible")
+        return self
+
+
+class DynamicsConfig(_Settings):
+    """The forward-dynamics model P̂(s'|s,a)."""
+
+    kind: Literal["learned", "known"] = Field("learned", description="Learn P̂, or use the true channel.")
+    depends_on: Literal["intention", "position", "state"] = Field(
+        "position", description="What P̂ may depend on; each choice includes the ones before it."
+    )
+    learning_rate: float = Field(0.02, gt=0, description="Adam learning rate, falling linearly to a tenth of it.")
+    clip: float = Field(10.0, gt=0, description="Gradient-norm clip.")
+    off_policy: bool = Field(True, description="Fit to the replay buffer instead of the fresh batch alone.")
+    rounds: int = Field(8, ge=1, description="Off-policy updates per training step.")
+    sample_size: int = Field(512, ge=1, description="Trajectories drawn from the buffer for each update.")
+
+
+class ObjectiveConfig(_Settings):
+    """What the policy minimises."""
+
+    kind: Literal["detailed-balance", "kl"] = Field("kl", description="Balance condition or divergence.")
+    scope: Literal["trajectory", "state"] = Field("state", description="KL over whole trajectories or per state.")
+    values: Literal["planned", "bootstrapped"] = Field("planned", description="Where the state scope takes V from.")
+    gammas: list[float] = Field([0.5], min_length=1, description="γ of the entropy ratio; several are averaged.")
+    quantile: float = Field(0.75, gt=0.5, le=1.0, description="q: H_high is the q-quantile, H_low the (1 − q) one.")
+    lambda_ratio: float = Field(0.0, ge=0, description="λ_r, weight of −log r_γ.")
+    lambda_dynamics: float = Field(0.0, ge=0, description="λ_d, weight of the dynamics loss.")
+    lambda_schedule: Literal["constant", "linear"] = Field("linear", description="Keep λ, or lower it to zero.")
+    flow_weight: float = Field(0.1, gt=0, description="Weight of the loss that trains log F in the state scope.")
+
+    @model_validator(mode="after")
+    def _gammas_in_range(self) -> "ObjectiveConfig":
+        if not all(0.0 < gamma < 1.0 for gamma in self.gammas):
+            raise ValueError("every γ must lie strictly between 0 and 1")
+        return self
+
+
+class PlanConfig(_Settings):
+    """Values planned on the trie of visited prefixes (state scope, planned values)."""
+
+    growth: float = Field(1.15, gt=1, description="Plan again when the memory has grown by this factor …")
+    every: float = Field(0.04, gt=0, le=1, description="… or after this share of the budget.")
+    bonus: float = Field(3.0, ge=0, description="Nats by which the behaviour prefers sequences not yet paid for.")
+    rows_per_level: int = Field(384, ge=1, description="States drawn per depth for one update.")
+
+
+class ExplorationConfig(_Settings):
+    """How training trajectories differ from the policy's own; never used in evaluation."""
+
+    epsilon: float = Field(0.0, ge=0, le=1, description="Share of uniformly random intentions.")
+    temperature: float = Field(1.0, gt=0, description="Intentions are drawn from softmax(logits/temperature).")
+    restarts: float = Field(0.0, ge=0, le=1, description="Share of trajectories that start from a random prefix.")
+
+
+class OptimiserConfig(_Settings):
+    """The policy's optimiser and the shape of a training step."""
+
+    learning_rate: float = Field(6e-3, gt=0, description="Adam: warm-up, constant for half of the budget, cosine to 0.")
+    warmup: float = Field(0.02, ge=0, le=0.5, description="Share of the budget for the warm-up.")
+    clip: float = Field(10.0, gt=0, description="Gradient-norm clip.")
+    batch_size: int = Field(512, ge=2, description="Trajectories sampled per training step.")
+    updates: int = Field(32, ge=1, description="Updates per training step; all after the first use remembered data.")
+    replay_size: int = Field(_BATCHES_KEPT * 512, ge=1, description="Trajectories kept for replay.")
+
+
+class BudgetConfig(_Settings):
+    """When to stop; exactly one of the three."""
+
+    trajectories: int | None = Field(None, ge=1, description="Trajectories to sample.")
+    steps: int | None = Field(None, ge=1, description="Training steps to take.")
+    minutes: float | None = Field(None, gt=0, description="Minutes of training.")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> "BudgetConfig":
+        if sum(value is not None for value in (self.trajectories, self.steps, self.minutes)) != 1:
+            raise ValueError("give exactly one of trajectories, steps and minutes")
+        return self
+
+
+class EvaluationConfig(_Settings):
+    """What is measured, and how often."""
+
+    every: float = Field(0.05, gt=0, le=1, description="Evaluate after this share of the budget.")
+    num_samples: int = Field(1000, ge=1, description="Designs drawn at the end and for the design metrics.")
+    mode_threshold: float | None = Field(None, description="Score above which a design may open a mode; task default.")
+    mode_distance: int = Field(2, ge=0, description="A new mode differs from all others in more letters than this.")
+    reference: str | None = Field(None, description="File of known sequences (one per line, CSV or FASTA) for novelty.")
+
+
+class Config(_Settings):
+    """A whole run."""
+
+    task: str = Field("tfbind8", description="Task name; `stochflow tasks` lists them.")
+    method: str = Field("sgfn-kl", description="Method name; `stochflow methods` lists them.")
+    seed: int = Field(0, ge=0, lt=2**31, description="Seed of every random generator.")
+    channel: ChannelConfig = Field(default_factory=ChannelConfig)
+    reward: RewardConfig = Field(default_factory=RewardConfig)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    dynamics: DynamicsConfig = Field(default_factory=DynamicsConfig)
+    objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
+    plan: PlanConfig = Field(default_factory=PlanConfig)
+    exploration: ExplorationConfig = Field(default_factory=ExplorationConfig)
+    optimiser: OptimiserConfig = Field(default_factory=OptimiserConfig)
+    budget: BudgetConfig = Field(default_factory=lambda: BudgetConfig(trajectories=32_000))
+    evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
+    checkpoint_every: float = Field(0.1, gt=0, le=1, description="Checkpoint after this share of the budget.")
+    device: str = Field("auto", description="auto, cpu, cuda, mps, or any torch device.")
+    threads: int = Field(1, ge=1, description="torch threads; one is fastest for networks of this size.")
+
+    @model_validator(mode="after")
+    def _coherent(self) -> "Config":
+        objective, exploration = self.objective, self.exploration
+        if exploration.restarts and (objective.kind, objective.scope) != ("kl", "state"):
+            raise ValueError("restarts need the state scope of the KL objective; set exploration.restarts to 0")
+        if exploration.restarts and objective.values == "planned":
+            raise ValueError(
+                "planned values choose their own states; set exploration.restarts to 0 or values to bootstrapped"
+            )
+        return self
+
+
+def resolve(layers: list[dict[str, Any]]) -> Config:
+    """One checked config from dictionaries, later ones over earlier ones; a new budget replaces the old one."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        if "budget" in layer:
+            merged.pop("budget", None)
+        merged = _merge(merged, layer)
+    try:
+        return Config.model_validate(merged)
+    except ValidationError as error:
+        raise ConfigError(_sentence(error)) from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML mapping, read without executing anything it may ask for."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}); check the path") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path} is not valid YAML ({' '.join(str(error).split())}); correct it") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise ConfigError(f"{path} must hold a mapping of settings; see `stochflow config` for an example")
+    return content
+
+
+def parse_assignment(text: str) -> dict[str, Any]:
+    """`a.b=v` as a nested dictionary, with v read as YAML."""
+    key, separator, value = text.partition("=")
+    if not separator or not all(key.split(".")):
+        raise ConfigError(f"--set takes a.b=value, not '{text}'; for example --set reward.beta=3")
+    try:
+        nested: Any = yaml.safe_load(value)
+    except yaml.YAMLError:
+        raise ConfigError(f"--set {key}: '{value}' is not a YAML value; quote it or correct it") from None
+    if isinstance(nested, str):
+        nested = _exponent_number(nested)
+    for part in reversed(key.split(".")):
+        nested = {part: nested}
+    return nested
+
+
+def dump_yaml(config: Config) -> str:
+    """The resolved config as YAML, ready for `--config`."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def _exponent_number(text: str) -> float | str:
+    # YAML 1.1 reads 1e-3 as text because it lacks a dot; people mean a number
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in top.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged
+
+
+def _sentence(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"]) or "config"
+    if first["type"] == "extra_forbidden":
+        return f"unknown setting '{where}'; known are: {', '.join(_known_fields(first['loc'][:-1]))}"
+    reason = first["msg"].removeprefix("Value error, ")
+    given = first.get("input")
+    shown = "" if isinstance(given, dict | BaseModel) else f" (given: {given!r})"
+    more = len(error.errors()) - 1
+    tail = f", and {more} more problem{'s' if more > 1 else ''}" if more else ""
+    return f"setting '{where}': {reason[:1].lower() + reason[1:]}{shown}{tail}; correct it or remove it"
+
+
+def _known_fields(location: tuple[int | str, ...]) -> list[str]:
+    model: Any = Config
+    for part in location:
+        model = model.model_fields[str(part)].annotation
+    return list(model.model_fields)

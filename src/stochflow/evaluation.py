@@ -1,0 +1,172 @@
+"""Judging a sampler: exact where the task can be enumerated, at temperature one and without exploration."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+import torch
+from pydantic import BaseModel
+from torch import Tensor
+
+from stochflow.channels import Channel
+from stochflow.config import EvaluationConfig
+from stochflow.exact.tree import (
+    Attainable,
+    attainable_optimum,
+    kl_to_target,
+    policy_log_marginals,
+    terminal_log_probs,
+    tv_to_target,
+)
+from stochflow.logmath import log_marginal, safe_log
+from stochflow.metrics import designs
+from stochflow.models.dynamics import Dynamics
+from stochflow.models.flow_network import FlowNetwork
+from stochflow.planning.memory import checked_scores
+from stochflow.rollout import NetworkSampler, Walk, rollout
+from stochflow.seeding import Generators
+from stochflow.tasks.base import Reward, Task
+
+TOP = 100
+
+
+class Summary(BaseModel):
+    """What `summary.json` and `--json` hold; `docs/metrics.md` defines every key. None: cannot be computed."""
+
+    task: str
+    method: str
+    noise: float | str
+    beta: float
+    seed: int
+    steps: int
+    trajectories: int
+    oracle_calls: int
+    kl: float | None
+    min_kl: float | None
+    regret: float | None
+    tv: float | None
+    min_tv: float | None
+    mean_score: float
+    attainable_score: float | None
+    top100_mean: float
+    top100_hamming: float
+    num_modes: int
+    log_z: float
+    log_z_true: float | None
+    dynamics_ce: float
+    dynamics_ce_floor: float
+    seconds: float
+    top100_edit: float
+    unique_fraction: float
+    novelty: float | None
+    status: str
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What is computed once per task, channel and reward, and then compared against."""
+
+    task: Task
+    channel: Channel
+    reward: Reward
+
+    @cached_property
+    def log_rewards(self) -> Tensor:
+        """log R of every sequence in lexicographic order, [K^L]."""
+        return self.reward.log_reward(self.task.all_scores)
+
+    @cached_property
+    def attainable(self) -> Attainable:
+        return attainable_optimum(self.log_rewards, self.channel, self.task.length)
+
+    def optimum(self) -> dict[str, float]:
+        """The best that any policy can do under this channel."""
+        best = self.attainable
+        return {
+            "min_kl": best.min_kl,
+            "min_tv": tv_to_target(best.log_probs, self.log_rewards),
+            "attainable_score": float(best.log_probs.exp() @ self.task.all_scores),
+            "log_z_true": best.log_z,
+        }
+
+    def judge(self, network: FlowNetwork) -> dict[str, float]:
+        """KL, regret, TV and expected score of a policy network under the true channel."""
+        log_policies = (level.cpu() for level in network.tree_log_policies())
+        log_probs = terminal_log_probs(policy_log_marginals(log_policies, self.channel))
+        kl = kl_to_target(log_probs, self.log_rewards)
+        return {
+            "kl": kl,
+            "regret": kl - self.attainable.min_kl,
+            "tv": tv_to_target(log_probs, self.log_rewards),
+            "mean_score": float(log_probs.exp() @ self.task.all_scores),
+        }
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Designs drawn from a sampler.
+
+    Attributes:
+        walk: what was intended and what came.
+        scores: score of each design, float64, [num].
+        log_probs: exact log P_π(x) under the true channel, [num].
+    """
+
+    walk: Walk
+    scores: Tensor
+    log_probs: Tensor
+
+
+@torch.no_grad()
+def draw(network: FlowNetwork, task: Task, channel: Channel, num: int, seed: int) -> Sampled:
+    """Designs from the policy itself, through the channel; the same seed gives the same designs."""
+    walk = rollout(NetworkSampler(network, num), channel, (num, task.length), Generators(seed))
+    log_policy = network.all_prefixes(walk.outcomes.to(network.body.start.device)).log_policy[:, :-1].double().cpu()
+    log_marginals = log_marginal(log_policy, channel.log_matrices(task.length))
+    log_probs = log_marginals.gather(-1, walk.outcomes.unsqueeze(-1)).sum(dim=(-2, -1))
+    return Sampled(walk, checked_scores(task.score(walk.outcomes), num), log_probs)
+
+
+def design_metrics(sampled: Sampled, task: Task, config: EvaluationConfig, reference: Tensor | None) -> dict[str, Any]:
+    """Quality, diversity and novelty of a set of designs."""
+    tokens = sampled.walk.outcomes
+    top_tokens, top_scores = designs.top_k(tokens, sampled.scores, TOP)
+    threshold = task.mode_threshold if config.mode_threshold is None else config.mode_threshold
+    return {
+        "top100_mean": float(top_scores.mean()),
+        "top100_hamming": designs.mean_pairwise_hamming(top_tokens),
+        "top100_edit": designs.mean_pairwise_edit(top_tokens),
+        "num_modes": designs.num_modes(tokens, sampled.scores, threshold, config.mode_distance),
+        "unique_fraction": designs.unique_fraction(tokens),
+        "novelty": None if reference is None else designs.novelty(tokens, reference),
+    }
+
+
+@torch.no_grad()
+def dynamics_metrics(network: FlowNetwork, dynamics: Dynamics, channel: Channel, walk: Walk) -> dict[str, float]:
+    """Cross-entropy of P̂ under the true channel, and its floor, at visited states and the policy's intentions."""
+    device = network.body.start.device
+    tokens = walk.outcomes.to(device)
+    intentions = network.all_prefixes(tokens).log_policy[:, :-1].exp().double().cpu()
+    log_learned = dynamics.log_matrices(tokens).double().cpu()
+    truth = channel.log_matrices(walk.outcomes.shape[1]).exp()
+    per_intention = -(truth * log_learned).sum(dim=-1)
+    floor = -(truth * safe_log(truth)).sum(dim=-1)
+    return {
+        "dynamics_ce": float((intentions * per_intention).sum(dim=-1).mean()),
+        "dynamics_ce_floor": float((intentions * floor).sum(dim=-1).mean()),
+    }
+
+
+def samples_frame(sampled: Sampled, task: Task, reward: Reward) -> pd.DataFrame:
+    """One row per design: what came, what was intended, score, log R and log P_π."""
+    return pd.DataFrame(
+        {
+            "sequence": task.alphabet.decode(sampled.walk.outcomes),
+            "intended": task.alphabet.decode(sampled.walk.intentions),
+            "score": sampled.scores.numpy(),
+            "log_reward": reward.log_reward(sampled.scores).numpy(),
+            "log_prob": sampled.log_probs.numpy(),
+        }
+    )

@@ -1,0 +1,1 @@
+"""What is true, computed and never estimated."""

@@ -1,0 +1,110 @@
+"""The best outcome distribution that one state can reach through a channel.
+
+For child values V_b the problem is  max_π Σ_b M_b·(V_b − log M_b),  M = πP.  Its optimum is the soft value of
+the state. Without noise it is log Σ exp V_b; noise can only lower it.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from stochflow.logmath import safe_log
+
+_ITERATIONS_PER_CHECK = 8
+
+
+class StateOptimum(NamedTuple):
+    """Solutions for a batch of states.
+
+    Attributes:
+        values: V(s), [states].
+        log_marginals: log M(b|s) at the optimum, [states, K].
+        policies: π(a|s) that reaches it, [states, K].
+    """
+
+    values: Tensor
+    log_marginals: Tensor
+    policies: Tensor
+
+
+def water_filling(child_values: Tensor, alpha: float) -> StateOptimum:
+    """Closed form for uniform slip: M_b = max(α/K, c·exp V_b) with c such that M sums to one.
+
+    Args:
+        child_values: V_b, [states, K].
+        alpha: slip probability in [0, 1).
+    """
+    num_tokens = child_values.shape[-1]
+    floor = alpha / num_tokens
+    peak = child_values.amax(dim=-1, keepdim=True)
+    weights = (child_values - peak).exp()
+    descending = weights.sort(dim=-1, descending=True).values
+    num_above = torch.arange(1, num_tokens + 1, dtype=weights.dtype, device=weights.device)
+    scales = (1.0 - (num_tokens - num_above) * floor) / descending.cumsum(dim=-1)
+    # the j largest children stand above the floor for the largest j that is consistent with itself
+    consistent = scales * descending >= floor
+    scale = scales.gather(-1, consistent.sum(dim=-1, keepdim=True).clamp_min(1) - 1)
+    marginals = (scale * weights).clamp_min(floor)
+    # above the floor log M is exact in log space even where exp V underflows
+    log_marginals = torch.where(marginals > floor, scale.log() + child_values - peak, safe_log(marginals))
+    values = (marginals * (child_values - log_marginals)).sum(dim=-1)
+    policies = ((marginals - floor) / (1.0 - alpha)).clamp_min(0.0)
+    return StateOptimum(values, log_marginals, policies / policies.sum(dim=-1, keepdim=True))
+
+
+def blahut_arimoto(
+    child_values: Tensor, dynamics: Tensor, tolerance: float = 1e-7, max_iterations: int = 20_000
+) -> StateOptimum:
+    """Solution for any channel by π_a ∝ π_a·exp(η·Σ_b P(b|a)·(V_b − log M_b)).
+
+    The largest bracket over a bounds V(s) from above and its mean under π from below, so the loop stops when the
+    two meet within `tolerance`. The step η is one over the channel's Dobrushin coefficient: noise contracts
+    relative entropy at least by that factor, so the longer step still improves every iterate.
+
+    Args:
+        child_values: V_b, [states, K].
+        dynamics: P(b|a), [K, K] or one per state, [states, K, K].
+    """
+    distances = (dynamics.unsqueeze(-2) - dynamics.unsqueeze(-3)).abs().sum(dim=-1) / 2
+    steps = (1.0 / distances.amax(dim=(-2, -1)).clamp_min(1e-3)).expand(len(child_values)).unsqueeze(-1)
+    log_policies = torch.full_like(child_values, 1.0 / child_values.shape[-1]).log()
+    pending = torch.arange(len(child_values), device=child_values.device)
+    for start in range(0, max_iterations, _ITERATIONS_PER_CHECK):
+        rows = pending if start else slice(None)
+        block = dynamics if dynamics.ndim == 2 else dynamics[rows]
+        local = log_policies[rows]
+        for _ in range(_ITERATIONS_PER_CHECK):
+            gains = _gains(local.exp(), child_values[rows], block)
+            local = torch.log_softmax(local + steps[rows] * gains, dim=-1)
+        log_policies[rows] = local
+        # a few states sit where a policy just reaches zero and converge slowly: only they go on
+        policies = local.exp()
+        gains = _gains(policies, child_values[rows], block)
+        open_gap = gains.amax(dim=-1) - (policies * gains).sum(dim=-1) >= tolerance
+        pending = pending[open_gap]
+        if not len(pending):
+            break
+    policies = log_policies.exp()
+    log_marginals = safe_log(_apply(policies, dynamics))
+    values = (policies * _pull_back(child_values - log_marginals, dynamics)).sum(dim=-1)
+    return StateOptimum(values, log_marginals, policies)
+
+
+def _gains(policies: Tensor, child_values: Tensor, dynamics: Tensor) -> Tensor:
+    """Σ_b P(b|a)·(V_b − log M_b), [states, K]."""
+    return _pull_back(child_values - safe_log(_apply(policies, dynamics)), dynamics)
+
+
+def _apply(policies: Tensor, dynamics: Tensor) -> Tensor:
+    """M_b = Σ_a π_a·P(b|a), [states, K]."""
+    if dynamics.ndim == 2:
+        return policies @ dynamics
+    return (policies.unsqueeze(-2) @ dynamics).squeeze(-2)
+
+
+def _pull_back(outcome_values: Tensor, dynamics: Tensor) -> Tensor:
+    """Σ_b P(b|a)·v_b, [states, K]."""
+    if dynamics.ndim == 2:
+        return outcome_values @ dynamics.T
+    return (dynamics @ outcome_values.unsqueeze(-1)).squeeze(-1)

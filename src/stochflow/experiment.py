@@ -1,0 +1,187 @@
+"""Builds a whole run from a config, and runs it. The only file that names concrete classes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from stochflow.channel_config import make_channel
+from stochflow.channels import Channel
+from stochflow.config import Config
+from stochflow.errors import ConfigError, DataError
+from stochflow.evaluation import (
+    Sampled,
+    Summary,
+    Truth,
+    design_metrics,
+    draw,
+    dynamics_metrics,
+    samples_frame,
+)
+from stochflow.models.dynamics import DynamicsModel, KnownDynamics
+from stochflow.models.flow_network import FlowNetwork
+from stochflow.objectives.base import Learner, Objective
+from stochflow.objectives.detailed_balance import DetailedBalance
+from stochflow.objectives.divergence import BootstrappedKL, TrajectoryKL
+from stochflow.objectives.planned import PlannedKL
+from stochflow.planning.memory import ScoreMemory
+from stochflow.replay import Replay
+from stochflow.runs import RunDirectory
+from stochflow.seeding import Generators
+from stochflow.sequences import read_sequences
+from stochflow.tasks import Reward, Task, make_task
+from stochflow.trainer import Record, Trainer
+
+Listener = Callable[[Record, float], None]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All parts of one run, wired together."""
+
+    config: Config
+    task: Task
+    channel: Channel
+    truth: Truth | None
+    trainer: Trainer
+
+    @property
+    def network(self) -> FlowNetwork:
+        return self.trainer.learner.network
+
+
+def build(config: Config) -> Experiment:
+    """Everything a config asks for, freshly initialised."""
+    task = make_task(config.task)
+    channel = make_channel(config.channel, task.num_tokens, task.length)
+    reward = Reward(**config.reward.model_dump())
+    device = choose_device(config.device)
+    generators = Generators(config.seed)
+    model = config.model
+    network = FlowNetwork(task.num_tokens, task.length, tuple(model.kmers), model.width, model.num_layers)
+    network.initialise(generators["init"])
+    dynamics: DynamicsModel | KnownDynamics
+    if config.dynamics.kind == "known":
+        dynamics = KnownDynamics(channel, task.length)
+    else:
+        dynamics = DynamicsModel(task.num_tokens, task.length, config.dynamics.depends_on)
+        dynamics.initialise(generators["init"])
+    learner = Learner(
+        config=config,
+        network=network.to(device),
+        dynamics=dynamics.to(device),
+        reward=reward,
+        memory=ScoreMemory(task.num_tokens, task.length),
+        replay=Replay(config.optimiser.replay_size, task.length),
+        generators=generators,
+    )
+    trainer = Trainer(learner, make_objective(learner), channel, task.score)
+    truth = Truth(task, channel, reward) if task.enumerable else None
+    return Experiment(config, task, channel, truth, trainer)
+
+
+def make_objective(learner: Learner) -> Objective:
+    """The objective that the config names."""
+    config = learner.config.objective
+    if config.kind == "detailed-balance":
+        return DetailedBalance(learner)
+    if config.scope == "trajectory":
+        return TrajectoryKL(learner)
+    return PlannedKL(learner) if config.values == "planned" else BootstrappedKL(learner)
+
+
+def run(experiment: Experiment, directory: RunDirectory, listen: Listener, stop: Callable[[], bool]) -> None:
+    """Train to the end of the budget or until asked to stop, keeping what was learned along the way."""
+    config, trainer = experiment.config, experiment.trainer
+    with torch_threads(config.threads):
+        if trainer.step == 0:
+            directory.save_checkpoint(trainer.state_dict(), 0)
+        while not trainer.finished and not stop():
+            before = trainer.progress
+            record = trainer.train_step()
+            if experiment.truth is not None and _crossed(before, trainer.progress, config.evaluation.every):
+                record |= experiment.truth.judge(experiment.network)
+            directory.append_metrics(record)
+            if _crossed(before, trainer.progress, config.checkpoint_every):
+                directory.save_checkpoint(trainer.state_dict(), trainer.step)
+            listen(record, trainer.progress)
+        if not trainer.finished:
+            directory.save_checkpoint(trainer.state_dict(), trainer.step)
+        summary, sampled = summarise(experiment)
+        directory.write_samples(samples_frame(sampled, experiment.task, trainer.learner.reward))
+        directory.write_summary(summary)
+
+
+def summarise(experiment: Experiment, channel: Channel | None = None) -> tuple[Summary, Sampled]:
+    """Every metric of the policy as it is now, under its own channel or another, and the designs it drew for them."""
+    config, task, trainer = experiment.config, experiment.task, experiment.trainer
+    truth = experiment.truth
+    if channel is None:
+        channel = experiment.channel
+    elif truth is not None:
+        truth = Truth(task, channel, trainer.learner.reward)
+    network = experiment.network
+    sampled = draw(network, task, channel, config.evaluation.num_samples, config.seed)
+    reference = None
+    if config.evaluation.reference is not None:
+        reference = reference_tokens(Path(config.evaluation.reference), task)
+    exact = {"mean_score": float(sampled.scores.mean())} if truth is None else truth.optimum() | truth.judge(network)
+    unknown = dict.fromkeys(("kl", "min_kl", "regret", "tv", "min_tv", "attainable_score", "log_z_true"))
+    summary = Summary(
+        **unknown
+        | exact
+        | design_metrics(sampled, task, config.evaluation, reference)
+        | dynamics_metrics(network, trainer.learner.dynamics, channel, sampled.walk),
+        task=task.name,
+        method=config.method,
+        noise=channel.noise,
+        beta=config.reward.beta,
+        seed=config.seed,
+        steps=trainer.step,
+        trajectories=trainer.trajectories,
+        oracle_calls=len(trainer.learner.memory),
+        log_z=trainer.objective.log_z(),
+        seconds=round(trainer.seconds, 3),
+        status="finished" if trainer.finished else "interrupted",
+    )
+    return summary, sampled
+
+
+def reference_tokens(path: Path, task: Task) -> torch.Tensor:
+    """Known sequences of a file as tokens of the task, [num_sequences, L]."""
+    tokens = task.alphabet.encode(read_sequences(path))
+    if tokens.shape[1] != task.length:
+        raise DataError(f"{path} holds sequences of length {tokens.shape[1]}, but {task.name} has length {task.length}")
+    return tokens
+
+
+def choose_device(name: str) -> torch.device:
+    """The named device, or the best one there is for "auto"."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        raise ConfigError(f"device '{name}' is not available here; use --device auto or cpu") from None
+    return device
+
+
+@contextmanager
+def torch_threads(num_threads: int) -> Iterator[None]:
+    """Use so many torch threads, then the number from before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _crossed(before: float, after: float, share: float) -> bool:
+    """True when progress passed a multiple of `share`, or the end."""
+    return after >= 1.0 or int(after / share) > int(before / share)

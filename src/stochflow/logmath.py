@@ -1,0 +1,53 @@
+"""Every delicate formula in log space, and nothing else."""
+
+import math
+
+import torch
+from torch import Tensor
+
+# Zero probabilities are represented by this one: its logarithm (-69) survives float32 sums and differences.
+TINY_PROBABILITY = 1e-30
+
+
+def safe_log(probabilities: Tensor) -> Tensor:
+    """log p with p clamped from below at 1e-30, so that impossible outcomes stay finite. Same shape."""
+    return probabilities.clamp_min(TINY_PROBABILITY).log()
+
+
+def masked_log_softmax(logits: Tensor, valid_actions: Tensor | None = None) -> Tensor:
+    """log softmax over the last dimension, [..., actions]; actions where the mask is False get log 1e-30."""
+    if valid_actions is None:
+        return torch.log_softmax(logits, dim=-1)
+    log_probs = torch.log_softmax(logits.masked_fill(~valid_actions, -torch.inf), dim=-1)
+    return log_probs.masked_fill(~valid_actions, math.log(TINY_PROBABILITY))
+
+
+def log_marginal(log_policy: Tensor, log_dynamics: Tensor) -> Tensor:
+    """log M(b|s) = log Σ_a π(a|s)·P(b|s,a): the outcome distribution with the intention integrated out.
+
+    Args:
+        log_policy: log π(a|s), [..., actions].
+        log_dynamics: log P(b|s,a), [..., actions, outcomes] or broadcastable to it.
+
+    Returns:
+        [..., outcomes].
+    """
+    return torch.logsumexp(log_policy.unsqueeze(-1) + log_dynamics, dim=-2)
+
+
+def entropy(log_probs: Tensor) -> Tensor:
+    """H = −Σ p·log p over the last dimension, in nats; [..., n] → [...]."""
+    return -(log_probs.exp() * log_probs).sum(dim=-1)
+
+
+def masked_mean(values: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Mean of the entries where `mask` is True (all of them without a mask); zero when there are none."""
+    if mask is None:
+        return values.mean()
+    weights = mask.to(values.dtype)
+    return (values * weights).sum() / weights.sum().clamp_min(1.0)
+
+
+def log_mean_exp(values: Tensor, dim: int = -1) -> Tensor:
+    """log of the mean of exp(values) along `dim`."""
+    return torch.logsumexp(values, dim=dim) - math.log(values.shape[dim])

@@ -1,0 +1,144 @@
+"""How good, how many and how different: metrics of a set of designs.
+
+Designs are rows of tokens, [n, L], of one common length and any integer type. Every result is the same whatever
+the order of the rows.
+"""
+
+import torch
+from torch import Tensor
+
+# entries of the largest distance block and pairs per edit-distance batch: tens of megabytes, whatever n is
+_DISTANCES_PER_CHUNK = 2**22
+_PAIRS_PER_CHUNK = 2**16
+
+
+def pairwise_hamming(tokens: Tensor) -> Tensor:
+    """d(i, j) = #{l : x_il ≠ x_jl}, int64; [n, L] → [n, n]."""
+    return _hamming(tokens, tokens)
+
+
+def mean_pairwise_hamming(tokens: Tensor) -> float:
+    """Mean of d(i, j) over the n(n − 1)/2 pairs i < j of rows, [n, L]; 0.0 for fewer than two rows.
+
+    Counted per position without forming the pairs:  Σ_l (1 − Σ_k c_lk·(c_lk − 1) / (n·(n − 1))),  where c_lk rows
+    have token k at position l.
+    """
+    num_rows, length = tokens.shape
+    if num_rows < 2:
+        return 0.0
+    alphabet, codes = tokens.unique(return_inverse=True)
+    slots = codes + len(alphabet) * torch.arange(length, device=tokens.device)
+    counts = slots.flatten().bincount()
+    num_ordered_pairs = num_rows * (num_rows - 1)
+    num_agreements = int((counts * (counts - 1)).sum())
+    return (length * num_ordered_pairs - num_agreements) / num_ordered_pairs
+
+
+def mean_pairwise_edit(tokens: Tensor) -> float:
+    """Mean Levenshtein distance over the n(n − 1)/2 pairs i < j of rows, [n, L]; 0.0 for fewer than two rows.
+
+    Insertions, deletions and substitutions cost one each. Time grows as n²·L².
+    """
+    num_rows = len(tokens)
+    if num_rows < 2:
+        return 0.0
+    first, second = torch.triu_indices(num_rows, num_rows, offset=1, device=tokens.device)
+    batches = zip(first.split(_PAIRS_PER_CHUNK), second.split(_PAIRS_PER_CHUNK), strict=True)
+    total = sum(int(_edit_distances(tokens[left], tokens[right]).sum()) for left, right in batches)
+    return total / len(first)
+
+
+def num_modes(tokens: Tensor, scores: Tensor, score_threshold: float, distance_threshold: int = 2) -> int:
+    """Number of designs that score above a threshold and lie apart, chosen greedily from the best down.
+
+    A design opens a mode when its Hamming distance to every mode so far exceeds `distance_threshold`; equal scores
+    are taken in lexicographic order of their tokens. A repeated design never opens a mode and counts with the best
+    of its scores.
+
+    Args:
+        tokens: [n, L].
+        scores: [n], without NaN.
+        score_threshold: only scores strictly above it count.
+        distance_threshold: radius of a mode.
+    """
+    candidates, best_scores = _ranked(tokens, scores)
+    candidates = candidates[best_scores > score_threshold]
+    count = 0
+    # the first candidate left is the best one outside all modes; it opens the next and takes its neighbours with it
+    while len(candidates):
+        distances = (candidates != candidates[0]).sum(dim=-1)
+        candidates = candidates[distances > max(distance_threshold, 0)]
+        count += 1
+    return count
+
+
+def top_k(tokens: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k best distinct designs, best first, and their scores; [n, L], [n] → [m, L], [m].
+
+    m is k, or the number of distinct designs if that is smaller. Equal scores are ordered lexicographically by
+    tokens; a repeated design has the best of its scores.
+    """
+    if k < 0:
+        raise ValueError(f"k is {k}; ask for zero or more designs")
+    candidates, best_scores = _ranked(tokens, scores)
+    return candidates[:k], best_scores[:k]
+
+
+def novelty(tokens: Tensor, reference: Tensor) -> float:
+    """Mean over designs of min_r d(x, r), the Hamming distance to the nearest reference; [n, L], [m, L] → scalar.
+
+    Zero when every design is in the reference set, and for no designs at all.
+    """
+    if not len(tokens):
+        return 0.0
+    if not len(reference):
+        raise ValueError("novelty was asked against an empty reference set; give at least one reference sequence")
+    rows_per_chunk = max(_DISTANCES_PER_CHUNK // len(reference), 1)
+    # summed at once: small tensors kept from every chunk would fragment the heap between the large blocks
+    total = sum(int(_hamming(rows, reference).amin(dim=-1).sum()) for rows in tokens.split(rows_per_chunk))
+    return total / len(tokens)
+
+
+def unique_fraction(tokens: Tensor) -> float:
+    """Number of distinct rows over the number of rows, [n, L]; 0.0 without rows."""
+    return len(tokens.unique(dim=0)) / len(tokens) if len(tokens) else 0.0
+
+
+def _hamming(left: Tensor, right: Tensor) -> Tensor:
+    """Hamming distances of all pairs, int64; [n, L], [m, L] → [n, m]."""
+    if left.shape[-1] != right.shape[-1]:
+        raise ValueError(f"sequences of length {left.shape[-1]} and {right.shape[-1]} have no Hamming distance")
+    # the 0-"norm" of a difference counts its non-zero entries; tokens are exact in float64
+    return torch.cdist(left.double(), right.double(), p=0.0).long()
+
+
+def _edit_distances(left: Tensor, right: Tensor) -> Tensor:
+    """Levenshtein distance row by row; [pairs, L], [pairs, L] → [pairs].
+
+    D(i, j) = min(D(i−1, j) + 1, D(i, j−1) + 1, D(i−1, j−1) + [left_i ≠ right_j]), all pairs in each cell at once.
+    """
+    num_pairs, length = left.shape
+    # one column of tokens per position, contiguous: each cell reads two of them
+    left_columns, right_columns = left.T.contiguous(), right.T.contiguous()
+    above = list(torch.arange(length + 1, dtype=torch.int32, device=left.device).unsqueeze(-1).expand(-1, num_pairs))
+    for i in range(length):
+        current = [torch.full_like(above[0], i + 1)]
+        for j in range(length):
+            substituted = above[j] + (left_columns[i] != right_columns[j])
+            current.append(torch.minimum(torch.minimum(above[j + 1], current[j]) + 1, substituted))
+        above = current
+    return above[length]
+
+
+def _ranked(tokens: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Distinct rows with their best scores, best first, equal scores in lexicographic order; [m, L], [m]."""
+    if scores.shape != (len(tokens),) or scores.isnan().any():
+        raise ValueError(
+            f"{len(tokens)} designs came with scores of shape {tuple(scores.shape)}, "
+            f"{int(scores.isnan().sum())} of them NaN; give one number per design"
+        )
+    distinct, rows = tokens.unique(dim=0, return_inverse=True)
+    best_scores = scores.new_zeros(len(distinct)).scatter_reduce(0, rows, scores, "amax", include_self=False)
+    # `unique` sorts lexicographically and the stable sort keeps that order among equals
+    best_scores, order = best_scores.sort(descending=True, stable=True)
+    return distinct[order], best_scores

@@ -1,0 +1,98 @@
+"""The learned world P̂(b|s,a), and the true one behind the same interface."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from stochflow.channels import Channel
+from stochflow.models.body import PrefixBody
+
+DependsOn = Literal["intention", "position", "state"]
+_STATE_WIDTH = 64
+
+
+class DynamicsModel(nn.Module):
+    """Logits of the outcome given the intention: one K×K table, plus a table per position, plus a state network.
+
+    Every part starts at zero, so P̂ starts uniform. The intention table is shared by all states and learns first;
+    the others learn what is left.
+    """
+
+    def __init__(self, num_tokens: int, length: int, depends_on: DependsOn) -> None:
+        super().__init__()
+        self.num_tokens, self.length = num_tokens, length
+        self.intention = nn.Parameter(torch.zeros(num_tokens, num_tokens))
+        self.position = nn.Parameter(torch.zeros(length, num_tokens, num_tokens)) if depends_on != "intention" else None
+        self.state_body: PrefixBody | None = None
+        if depends_on == "state":
+            self.state_body = PrefixBody(num_tokens, length, (1,), _STATE_WIDTH, num_layers=1)
+            self.state_head = nn.Linear(_STATE_WIDTH, num_tokens * num_tokens)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        if self.state_body is not None:
+            self.state_body.initialise(generator)
+            nn.init.zeros_(self.state_head.weight)
+            nn.init.zeros_(self.state_head.bias)
+
+    @property
+    def sees_state(self) -> bool:
+        """False when P̂ is the same for all prefixes of one length."""
+        return self.state_body is not None
+
+    def log_matrices(self, tokens: Tensor) -> Tensor:
+        """log P̂(b|s_t,a) before each position; [batch, time] → [batch or 1, time, K, K].
+
+        The state at time t is the prefix tokens[:, :t]; a table that no state enters is returned once for all.
+        """
+        time = tokens.shape[1]
+        logits = self.intention.expand(1, time, -1, -1)
+        if self.position is not None:
+            logits = logits + self.position[:time]
+        if self.state_body is not None:
+            features = self.state_body.features(self.state_body.prefix_sums(tokens[:, :-1]))
+            logits = logits + self.state_head(features).unflatten(-1, (self.num_tokens, self.num_tokens))
+        return torch.log_softmax(logits, dim=-1)
+
+    def log_matrices_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
+        """log P̂(b|s,a) at one prefix per row; [rows, time], [rows] → [rows, K, K]."""
+        logits = self.intention.expand(len(depths), -1, -1)
+        if self.position is not None:
+            logits = logits + self.position[depths]
+        if self.state_body is not None:
+            features = self.state_body.features(self.state_body.sums_at(tokens, depths))
+            logits = logits + self.state_head(features).unflatten(-1, (self.num_tokens, self.num_tokens))
+        return torch.log_softmax(logits, dim=-1)
+
+
+class KnownDynamics(nn.Module):
+    """The true channel in the place of a learned model; nothing is trained."""
+
+    log_table: Tensor
+    sees_state = False
+
+    def __init__(self, channel: Channel, length: int) -> None:
+        super().__init__()
+        self.register_buffer("log_table", channel.log_matrices(length).float(), persistent=False)
+
+    def log_matrices(self, tokens: Tensor) -> Tensor:
+        return self.log_table[: tokens.shape[1]].unsqueeze(0)
+
+    def log_matrices_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
+        return self.log_table[depths]
+
+
+Dynamics = DynamicsModel | KnownDynamics
+
+
+def chosen(log_matrices: Tensor, intentions: Tensor, outcomes: Tensor) -> Tensor:
+    """log P̂(outcome|s,intention) of observed steps; [batch or 1, time, K, K] and [batch, time] → [batch, time]."""
+    rows = log_matrices.expand(len(intentions), -1, -1, -1)
+    index = (intentions * rows.shape[-1] + outcomes).unsqueeze(-1)
+    return rows.flatten(-2).gather(-1, index).squeeze(-1)
+
+
+def dynamics_cross_entropy(log_matrices: Tensor, intentions: Tensor, outcomes: Tensor, valid: Tensor) -> Tensor:
+    """Mean of −log P̂(s'|s,a) over the real steps (`forward_dynamics_loss`); a scalar."""
+    picked = chosen(log_matrices, intentions, outcomes)
+    return -(picked * valid).sum() / valid.sum().clamp_min(1)

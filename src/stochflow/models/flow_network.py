@@ -1,0 +1,78 @@
+"""One body, three heads: the policy π, the backward policy π_B and the state flow log F."""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from stochflow.models.body import PrefixBody
+
+
+class Heads(NamedTuple):
+    """Outputs for a batch of prefixes with any leading shape.
+
+    Attributes:
+        log_policy: log π(a|s), [..., K] (`pol_logits`).
+        log_backward: log π_B(a|s'), which intention led into this state, [..., K] (`pol_back_logits`).
+        log_flow: log F(s), [...] (`log_flows`).
+    """
+
+    log_policy: Tensor
+    log_backward: Tensor
+    log_flow: Tensor
+
+
+class FlowNetwork(nn.Module):
+    """log F starts from the number of completions below a state, (L − t)·log K; both policies start uniform."""
+
+    def __init__(self, num_tokens: int, length: int, kmers: tuple[int, ...], width: int, num_layers: int) -> None:
+        super().__init__()
+        self.num_tokens, self.length = num_tokens, length
+        self.body = PrefixBody(num_tokens, length, kmers, width, num_layers)
+        self.policy_head = nn.Linear(width, num_tokens)
+        self.backward_head = nn.Linear(width, num_tokens)
+        self.flow_head = nn.Linear(width, 1)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        self.body.initialise(generator)
+        for head in (self.policy_head, self.backward_head, self.flow_head):
+            nn.init.zeros_(head.weight)
+            nn.init.zeros_(head.bias)
+
+    def all_prefixes(self, tokens: Tensor) -> Heads:
+        """Heads at every prefix, the empty one first; [batch, time] → [batch, time + 1, ...]."""
+        depths = torch.arange(tokens.shape[1] + 1, device=tokens.device)
+        return self._heads(self.body.prefix_sums(tokens), depths)
+
+    def at(self, tokens: Tensor, depths: Tensor) -> Heads:
+        """Heads at one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, ...]."""
+        return self._heads(self.body.sums_at(tokens, depths), depths)
+
+    def log_policy(self, sums: Tensor) -> Tensor:
+        """log π from the body's summed embeddings alone; [..., width] → [..., K]."""
+        return torch.log_softmax(self.policy_head(self.body.features(sums)), dim=-1)
+
+    @torch.no_grad()
+    def tree_log_policies(self) -> Iterator[Tensor]:
+        """log π(·|s) of the full prefix tree, level by level in lexicographic order; yields [K^t, K]."""
+        device = self.body.start.device
+        tokens = torch.zeros(1, 0, dtype=torch.int64, device=device)
+        sums = self.body.start.unsqueeze(0)
+        letters = torch.arange(self.num_tokens, device=device)
+        for depth in range(self.length):
+            yield self.log_policy(sums)
+            if depth + 1 < self.length:
+                parents = tokens.repeat_interleave(self.num_tokens, dim=0)
+                tokens = torch.cat([parents, letters.repeat(len(tokens)).unsqueeze(-1)], dim=1)
+                sums = self.body.extend(sums.repeat_interleave(self.num_tokens, dim=0), tokens)
+
+    def _heads(self, sums: Tensor, depths: Tensor) -> Heads:
+        features = self.body.features(sums)
+        completions = (self.length - depths) * math.log(self.num_tokens)
+        return Heads(
+            log_policy=torch.log_softmax(self.policy_head(features), dim=-1),
+            log_backward=torch.log_softmax(self.backward_head(features), dim=-1),
+            log_flow=self.flow_head(features).squeeze(-1) + completions,
+        )

@@ -1,0 +1,1 @@
+"""What the policy minimises: residual first, then loss, then the objective that feeds them."""

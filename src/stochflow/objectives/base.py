@@ -1,0 +1,85 @@
+"""What every objective is given, and what it gives back."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from stochflow.config import Config
+from stochflow.models.dynamics import Dynamics
+from stochflow.models.flow_network import FlowNetwork
+from stochflow.planning.memory import ScoreMemory
+from stochflow.replay import Replay
+from stochflow.rollout import NetworkSampler, Sampler
+from stochflow.seeding import Generators
+from stochflow.tasks.base import Reward
+from stochflow.trajectory import Trajectories
+
+Terms = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Learner:
+    """The parts of one run that an objective may read: models, memory, and settings."""
+
+    config: Config
+    network: FlowNetwork
+    dynamics: Dynamics
+    reward: Reward
+    memory: ScoreMemory
+    replay: Replay
+    generators: Generators
+
+    @property
+    def device(self) -> torch.device:
+        return self.network.body.start.device
+
+    def replayed(self, fresh: Trajectories) -> Iterator[Trajectories]:
+        """The fresh batch, then as many remembered batches as `optimiser.updates` asks for."""
+        yield fresh
+        for _ in range(self.config.optimiser.updates - 1):
+            yield self.replay.sample(len(fresh), self.generators["replay"])
+
+    @torch.no_grad()
+    def log_dynamics(self, outcomes: Tensor) -> Tensor:
+        """log P̂(b|s_t,a), detached: the policy must not gain by bending the dynamics; [batch or 1, time, K, K]."""
+        return self.dynamics.log_matrices(outcomes)
+
+    @torch.no_grad()
+    def root_log_flow(self) -> float:
+        """log F of the empty prefix."""
+        empty = torch.empty(1, 0, dtype=torch.int64, device=self.device)
+        return float(self.network.all_prefixes(empty).log_flow)
+
+
+class Objective(ABC):
+    """Turns a fresh batch into loss terms.
+
+    Each element that `updates` yields holds "loss", which the trainer minimises, and the named terms that it logs.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+
+    @abstractmethod
+    def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
+        """Loss terms, one dictionary per parameter update; each is computed after the update before it."""
+
+    @abstractmethod
+    def log_z(self) -> float:
+        """The objective's own estimate of log Z."""
+
+    def sampler(self, batch_size: int) -> Sampler:
+        """Where training trajectories come from: the policy network unless the objective knows better."""
+        return NetworkSampler(self.learner.network, batch_size)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What must be kept, beyond the learner's parts, to go on exactly."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Restore what `state_dict` returned."""
+        if state:
+            raise ValueError(f"{type(self).__name__} keeps no state of its own but was given {sorted(state)}")

@@ -1,0 +1,148 @@
+"""SGFN-KL: KL(P_π‖R/Z) with the intention integrated out, over trajectories or state by state."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from stochflow.logmath import log_marginal, masked_mean
+from stochflow.objectives.base import Objective, Terms
+from stochflow.objectives.detailed_balance import balance_loss, terminal_flows
+from stochflow.objectives.entropy import EntropyTerms, entropy_terms
+from stochflow.trajectory import Trajectories
+
+
+def reward_adjusted_diff(log_reward: Tensor, log_marginals: Tensor, valid: Tensor) -> Tensor:
+    """log R(x) − Σ_t log M(s_{t+1}|s_t) over the real steps; [batch], [batch, time] → [batch]."""
+    return log_reward - (log_marginals * valid).sum(dim=-1)
+
+
+def trajectory_kl_loss(residual: Tensor, log_weights: Tensor | None = None) -> Tensor:
+    """½·Var of the residual over the batch: its on-policy gradient is that of the KL with a batch baseline.
+
+    Args:
+        residual: log R − Σ log M, [batch].
+        log_weights: log importance weights π/behaviour of off-policy trajectories, [batch]; they sum to one
+            after normalisation and carry no gradient.
+    """
+    size = len(residual)
+    if log_weights is None:
+        weights = torch.full_like(residual, 1.0 / size)
+    else:
+        weights = torch.softmax(log_weights.detach().to(residual.dtype), dim=0)
+    centred = residual - (weights * residual).sum()
+    return 0.5 * (weights * centred.square()).sum() * size / max(size - 1, 1)
+
+
+def state_kl(log_marginals: Tensor, log_child_flows: Tensor, log_flow: Tensor) -> Tensor:
+    """Σ_b M(b|s)·[log M(b|s) − log F(s_b) + log F(s)] over all children; [..., K], [..., K], [...] → [...].
+
+    Flows are held fixed. With F(s) = Σ_b F(s_b) it is KL(M‖F(s_b)/F(s)), which is zero at balance.
+    """
+    gap = log_marginals - log_child_flows.detach() + log_flow.detach().unsqueeze(-1)
+    return (log_marginals.exp() * gap).sum(dim=-1)
+
+
+def marginal_balance_residual(log_flow: Tensor, log_marginals: Tensor, log_next_flow: Tensor) -> Tensor:
+    """δ_M = log F(s) + log M(s'|s) − log F(s'), the flows' own condition on a tree; all [batch, time]."""
+    return log_flow + log_marginals.detach() - log_next_flow
+
+
+def kl_divergence_loss(divergence: Tensor, entropy: EntropyTerms) -> Tensor:
+    """KL − λ_r·mean log r_γ + λ_d·L_dyn, a scalar."""
+    return divergence + entropy.penalty
+
+
+class TrajectoryKL(Objective):
+    """One update per fresh batch: remembered trajectories stay out of an on-policy gradient."""
+
+    _last_residual = 0.0
+
+    def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
+        learner = self.learner
+        intentions, outcomes = fresh.intentions.to(learner.device), fresh.outcomes.to(learner.device)
+        valid = fresh.valid.to(learner.device)
+        log_reward = learner.reward.log_reward(fresh.scores, step).float().to(learner.device)
+        log_policy = learner.network.all_prefixes(outcomes).log_policy[:, :-1]
+        log_marginals = log_marginal(log_policy, learner.log_dynamics(outcomes))
+        realised = log_marginals.gather(-1, outcomes.unsqueeze(-1)).squeeze(-1)
+        residual = reward_adjusted_diff(log_reward, realised, valid)
+        log_weights = None
+        if self._explores():
+            log_chosen = log_policy.gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
+            log_weights = ((log_chosen - fresh.log_behaviour.to(learner.device)) * valid).sum(dim=-1)
+        divergence = trajectory_kl_loss(residual, log_weights)
+        entropy = entropy_terms(log_policy, valid.float(), learner.config.objective, progress)
+        self._last_residual = float(residual.mean())
+        yield {
+            "loss": kl_divergence_loss(divergence, entropy),
+            "kl_loss": divergence,
+            "log_entropy_ratio": entropy.log_ratio,
+            "dynamics_loss": entropy.dynamics,
+            "reward_adjusted_diff_mean": residual.mean(),
+            "reward_adjusted_diff_std": residual.std(correction=0),
+        }
+
+    def log_z(self) -> float:
+        """Mean residual of the last batch: E[log R − log P_π] = log Z − KL."""
+        return self._last_residual
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"last_residual": torch.tensor(self._last_residual, dtype=torch.float64)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self._last_residual = float(state["last_residual"])
+
+    def _explores(self) -> bool:
+        exploration = self.learner.config.exploration
+        return exploration.epsilon > 0 or exploration.temperature != 1.0
+
+
+class BootstrappedKL(Objective):
+    """State scope with log F learned from its own children by marginal balance; any trajectories will do."""
+
+    def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
+        for batch in self.learner.replayed(fresh):
+            yield self.terms(batch, step, progress)
+
+    def terms(self, batch: Trajectories, step: int, progress: float) -> Terms:
+        learner = self.learner
+        outcomes, valid = batch.outcomes.to(learner.device), batch.valid.to(learner.device)
+        log_reward = learner.reward.log_reward(batch.scores, step).float().to(learner.device)
+        heads = learner.network.all_prefixes(outcomes)
+        log_policy, log_flow = heads.log_policy[:, :-1], heads.log_flow[:, :-1]
+        log_marginals = log_marginal(log_policy, learner.log_dynamics(outcomes))
+        realised = log_marginals.gather(-1, outcomes.unsqueeze(-1)).squeeze(-1)
+        residual = marginal_balance_residual(log_flow, realised, terminal_flows(heads.log_flow, log_reward))
+        # complete sequences are states too: their flow learns log R, for children that were never paid for
+        leaf_loss = (heads.log_flow[:, -1] - log_reward).square().mean()
+        flow_loss = balance_loss(residual, valid) + leaf_loss
+        divergence = masked_mean(state_kl(log_marginals, self.child_flows(outcomes, step), log_flow), valid)
+        entropy = entropy_terms(log_policy, valid.float(), learner.config.objective, progress)
+        return {
+            "loss": kl_divergence_loss(divergence, entropy) + learner.config.objective.flow_weight * flow_loss,
+            "kl_loss": divergence,
+            "flow_loss": flow_loss,
+            "log_entropy_ratio": entropy.log_ratio,
+            "dynamics_loss": entropy.dynamics,
+        }
+
+    @torch.no_grad()
+    def child_flows(self, outcomes: Tensor, step: int) -> Tensor:
+        """log F of all K children of every prefix; a paid leaf counts its log R; [batch, L] → [batch, L, K]."""
+        learner = self.learner
+        batch_size, length = outcomes.shape
+        num_tokens = learner.network.num_tokens
+        children = outcomes.repeat(1, length * num_tokens).view(batch_size, length, num_tokens, length).clone()
+        letters = torch.arange(num_tokens, device=outcomes.device)
+        steps = torch.arange(length, device=outcomes.device)
+        children[:, steps, :, steps] = letters.expand(length, batch_size, -1)
+        depths = (steps + 1).view(1, length, 1).expand(batch_size, -1, num_tokens)
+        flows = learner.network.at(children.flatten(0, 2), depths.reshape(-1)).log_flow.view(depths.shape)
+        paid = learner.memory.lookup(children[:, -1].flatten(0, 1).cpu())
+        log_reward = learner.reward.log_reward(paid, step).float().view(batch_size, num_tokens).to(flows.device)
+        flows[:, -1] = torch.where(log_reward.isnan(), flows[:, -1], log_reward)
+        return flows
+
+    def log_z(self) -> float:
+        return self.learner.root_log_flow()

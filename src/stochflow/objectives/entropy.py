@@ -1,0 +1,117 @@
+"""The entropy ratio r_γ and the dynamics loss: how openly a policy decides, and where."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from stochflow.config import ObjectiveConfig
+
+_MAX_SHARE = 1.0 - 1e-6
+
+
+def normalised_entropy(log_policy: Tensor) -> Tensor:
+    """h(s) = H(π(·|s))/log K in [0, 1]; [..., K] → [...]. Zero for a single action."""
+    num_actions = log_policy.shape[-1]
+    if num_actions == 1:
+        return torch.zeros_like(log_policy[..., 0])
+    nats = -(log_policy.exp() * log_policy).sum(dim=-1)
+    return nats / torch.log(torch.tensor(float(num_actions), dtype=log_policy.dtype, device=log_policy.device))
+
+
+def weighted_quantile(values: Tensor, weights: Tensor, quantile: float) -> Tensor:
+    """Quantile of each column, linear between neighbours; differentiable in `values`.
+
+    With equal weights it is `torch.quantile`. Entries of weight zero do not count.
+
+    Args:
+        values: [rows, columns].
+        weights: not negative, [rows, columns].
+
+    Returns:
+        [columns]; zero for a column without weight.
+    """
+    counted = weights > 0
+    order = values.detach().masked_fill(~counted, torch.inf).argsort(dim=0, stable=True)
+    values, weights = values.gather(0, order), weights.gather(0, order)
+    num_counted = counted.sum(dim=0, keepdim=True)
+    middles = weights.cumsum(dim=0) - weights / 2
+    first = middles[:1]
+    last = middles.gather(0, (num_counted - 1).clamp_min(0))
+    targets = first + quantile * (last - first)
+    # the two neighbours of the target among the counted rows
+    below = ((middles <= targets) & (weights > 0)).sum(dim=0, keepdim=True) - 1
+    lower = below.clamp_min(0)
+    upper = torch.minimum(lower + 1, (num_counted - 1).clamp_min(0))
+    gap = (middles.gather(0, upper) - middles.gather(0, lower)).clamp_min(1e-12)
+    share = ((targets - middles.gather(0, lower)) / gap).clamp(0.0, 1.0)
+    result = values.gather(0, lower) * (1.0 - share) + values.gather(0, upper) * share
+    return torch.where(num_counted > 0, result, 0.0).squeeze(0)
+
+
+def entropy_ratio(entropy_high: Tensor, entropy_low: Tensor, gammas: Tensor) -> Tensor:
+    """r_γ = H_high/(γ·H_high + (1 − γ)·H_low) in [1, 1/γ]; 0/0 counts as 1.
+
+    Args:
+        entropy_high: q-quantile of h per depth, [time].
+        entropy_low: (1 − q)-quantile of h per depth, [time].
+        gammas: γ values in (0, 1), [num_gammas].
+
+    Returns:
+        [time, num_gammas].
+    """
+    high, low = entropy_high.unsqueeze(-1), entropy_low.unsqueeze(-1)
+    mixture = gammas * high + (1.0 - gammas) * low
+    positive = mixture > 1e-12
+    return torch.where(positive, high / torch.where(positive, mixture, 1.0), 1.0)
+
+
+def dynamics_loss(entropies: Tensor, visits: Tensor, ratios: Tensor, gammas: Tensor) -> Tensor:
+    """L_dyn = −Σ_s μ(s)·h(s)·[log ρ + (1 − γ)·(1 − h(s))·log(1 − ρ)] with ρ = γ·r_γ; averaged over γ.
+
+    Args:
+        entropies: h(s), [rows, time].
+        visits: μ(s), the share of each visited state; sums to one, [rows, time].
+        ratios: r_γ per depth, [time, num_gammas].
+        gammas: [num_gammas].
+    """
+    shares = (gammas * ratios).clamp_max(_MAX_SHARE)
+    openness = entropies.unsqueeze(-1)
+    bracket = shares.log() + (1.0 - gammas) * (1.0 - openness) * torch.log1p(-shares)
+    return -(visits.unsqueeze(-1) * openness * bracket).sum(dim=(0, 1)).mean()
+
+
+class EntropyTerms(NamedTuple):
+    """What the entropy adds to a KL loss.
+
+    Attributes:
+        penalty: −λ_r·mean log r_γ + λ_d·L_dyn, a scalar.
+        log_ratio: mean of log r_γ over depths and γ.
+        dynamics: L_dyn.
+    """
+
+    penalty: Tensor
+    log_ratio: Tensor
+    dynamics: Tensor
+
+
+def entropy_terms(log_policy: Tensor, weights: Tensor, config: ObjectiveConfig, progress: float) -> EntropyTerms:
+    """Both entropy terms of SGFN-KL for a batch of states.
+
+    Args:
+        log_policy: log π(·|s), [rows, time, K].
+        weights: how often each state was visited, zero where there is none, [rows, time].
+        progress: share of the budget that is spent; with the linear schedule both λ fall to zero with it.
+    """
+    if config.lambda_ratio == 0.0 and config.lambda_dynamics == 0.0:
+        log_policy = log_policy.detach()  # logged all the same, but nothing to differentiate
+    entropies = normalised_entropy(log_policy)
+    gammas = torch.tensor(config.gammas, dtype=entropies.dtype, device=entropies.device)
+    high = weighted_quantile(entropies, weights, config.quantile)
+    low = weighted_quantile(entropies, weights, 1.0 - config.quantile)
+    ratios = entropy_ratio(high, low, gammas)
+    log_ratio = ratios.log().mean()
+    dynamics = dynamics_loss(entropies, weights / weights.sum(), ratios, gammas)
+    fade = 1.0 - progress if config.lambda_schedule == "linear" else 1.0
+    penalty = fade * (config.lambda_dynamics * dynamics - config.lambda_ratio * log_ratio)
+    return EntropyTerms(penalty, log_ratio, dynamics)

@@ -1,0 +1,180 @@
+"""SGFN-KL in state scope with values planned on the trie of visited prefixes."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from stochflow.logmath import log_marginal, safe_log
+from stochflow.objectives.base import Learner, Objective, Terms
+from stochflow.objectives.divergence import kl_divergence_loss, state_kl
+from stochflow.objectives.entropy import entropy_terms
+from stochflow.planning.plan import Plan, make_plan
+from stochflow.planning.reward_model import RewardModel
+from stochflow.planning.trie import PrefixTrie
+from stochflow.rollout import NetworkSampler, Sampler
+from stochflow.trajectory import Trajectories
+
+
+class PlannedKL(Objective):
+    """Distils KL(M_θ(·|s)‖softmax V(children)) with V planned from what was paid for.
+
+    V of a paid leaf is its log R, of an unpaid leaf the reward model's expectation, of an unvisited prefix the flow
+    head. Regret is exactly the sum over depths of this divergence (above its minimum) under the policy's visits.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        super().__init__(learner)
+        trie = learner.memory.trie
+        self.reward_model = RewardModel(trie.num_tokens, trie.length)
+        self.plan: Plan | None = None
+        self.behaviour_policies: list[Tensor] = []
+        self._planned_at = 0.0
+        self._num_planned = 0
+
+    def sampler(self, batch_size: int) -> Sampler:
+        network_sampler = NetworkSampler(self.learner.network, batch_size)
+        if not self.behaviour_policies:
+            return network_sampler
+        return PlanSampler(self.learner.memory.trie, self.behaviour_policies, network_sampler, batch_size)
+
+    def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
+        if self._due(progress):
+            self.replan(step)
+            self._planned_at = progress
+        for _ in range(self.learner.config.optimiser.updates):
+            yield self.terms(progress)
+
+    def replan(self, step: int) -> None:
+        """Fit the reward model and plan twice: for the targets, and with the bonus for the behaviour."""
+        memory, reward = self.learner.memory, self.learner.reward
+        self.reward_model.fit(memory.sequences, memory.scores)
+        log_rewards = reward.log_reward(memory.scores, step)
+        self.plan = make_plan(memory.trie, log_rewards, lambda p: self._frontier(p, step), self._level_dynamics)
+        bonus = self.learner.config.plan.bonus
+        eager = make_plan(memory.trie, log_rewards - bonus, lambda p: self._frontier(p, step), self._level_dynamics)
+        self.behaviour_policies = eager.policies
+        self._num_planned = len(memory)
+
+    def terms(self, progress: float) -> Terms:
+        """Loss on states drawn from the plan's own visits, every depth with equal weight."""
+        learner, plan = self.learner, self.plan
+        if plan is None:
+            raise RuntimeError("replan before asking for terms")
+        config = learner.config
+        draws = [
+            draw_states(visits, config.plan.rows_per_level, learner.generators["replay"]) for visits in plan.visits
+        ]
+        trie, device = learner.memory.trie, learner.device
+        tokens = torch.cat([trie.sequences[trie.examples[t][nodes]] for t, (nodes, _) in enumerate(draws)]).to(device)
+        depths = torch.cat([torch.full_like(nodes, t) for t, (nodes, _) in enumerate(draws)]).to(device)
+        weights = torch.cat([weights for _, weights in draws]).float().to(device) / len(draws)
+        child_values = torch.cat([plan.child_values[t][nodes] for t, (nodes, _) in enumerate(draws)])
+        log_targets = torch.log_softmax(child_values, dim=-1).float().to(device)
+        values = torch.cat([plan.values[t][nodes] for t, (nodes, _) in enumerate(draws)]).float().to(device)
+
+        heads = learner.network.at(tokens, depths)
+        with torch.no_grad():
+            log_dynamics = learner.dynamics.log_matrices_at(tokens, depths)
+        log_marginals = log_marginal(heads.log_policy, log_dynamics)
+        divergence = (weights * state_kl(log_marginals, log_targets, torch.zeros_like(weights))).sum()
+        flow_loss = (weights * (heads.log_flow - values).square()).sum()
+        log_policy, visits = _by_depth(heads.log_policy, weights, [len(nodes) for nodes, _ in draws])
+        entropy = entropy_terms(log_policy, visits, config.objective, progress)
+        return {
+            "loss": kl_divergence_loss(divergence, entropy) + config.objective.flow_weight * flow_loss,
+            "kl_loss": divergence,
+            "flow_loss": flow_loss,
+            "log_entropy_ratio": entropy.log_ratio,
+            "dynamics_loss": entropy.dynamics,
+        }
+
+    def log_z(self) -> float:
+        """V(root) of the last plan; it aims at log Z minus the smallest reachable KL."""
+        return float(self.plan.values[0]) if self.plan is not None else self.learner.root_log_flow()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        model = self.reward_model
+        numbers = [model.mean, model.spread, float(model.num_fitted), self._planned_at, float(self._num_planned)]
+        state = {"reward_model": model.weights, "numbers": torch.tensor(numbers, dtype=torch.float64)}
+        if self.plan is not None:
+            levels = {"behaviour": self.behaviour_policies, **vars(self.plan)}
+            state |= {f"{name}.{t}": level for name, tensors in levels.items() for t, level in enumerate(tensors)}
+        return state
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        model = self.reward_model
+        model.weights = state["reward_model"]
+        model.mean, model.spread, num_fitted, self._planned_at, num_planned = state["numbers"].tolist()
+        model.num_fitted, self._num_planned = int(num_fitted), int(num_planned)
+        if "behaviour.0" in state:
+            length = self.learner.memory.trie.length
+
+            def levels(name: str) -> list[Tensor]:
+                return [state[f"{name}.{t}"] for t in range(length)]
+
+            self.behaviour_policies = levels("behaviour")
+            self.plan = Plan(levels("child_values"), levels("values"), levels("policies"), levels("visits"))
+
+    def _due(self, progress: float) -> bool:
+        config = self.learner.config.plan
+        grown = len(self.learner.memory) > config.growth * self._num_planned
+        return self.plan is None or grown or progress - self._planned_at >= config.every
+
+    @torch.no_grad()
+    def _frontier(self, prefixes: Tensor, step: int) -> Tensor:
+        """V of prefixes one token outside the trie, float64; [rows, t] → [rows]."""
+        learner = self.learner
+        if prefixes.shape[1] == learner.network.length:
+            return self.reward_model.expected_log_reward(prefixes, learner.reward, step)
+        depths = torch.full((len(prefixes),), prefixes.shape[1], device=learner.device)
+        return learner.network.at(prefixes.to(learner.device), depths).log_flow.double().cpu()
+
+    @torch.no_grad()
+    def _level_dynamics(self, sequences: Tensor, depth: int) -> Tensor:
+        dynamics = self.learner.dynamics
+        if not dynamics.sees_state:
+            sequences = sequences[:1]
+        depths = torch.full((len(sequences),), depth, device=self.learner.device)
+        matrices = dynamics.log_matrices_at(sequences.to(self.learner.device), depths).exp().double().cpu()
+        return matrices if dynamics.sees_state else matrices[0]
+
+
+class PlanSampler:
+    """The plan's policy on planned prefixes, the network's beyond them."""
+
+    def __init__(self, trie: PrefixTrie, policies: list[Tensor], beyond: NetworkSampler, batch_size: int) -> None:
+        self._trie, self._policies, self._beyond = trie, policies, beyond
+        self._nodes = torch.zeros(batch_size, dtype=torch.int64)
+        self._depth = 0
+
+    def log_policy(self) -> Tensor:
+        log_policy = self._beyond.log_policy().double()
+        table = self._policies[self._depth]
+        # the trie has grown since the plan was made: newer nodes have no row in it
+        planned = (self._nodes >= 0) & (self._nodes < len(table))
+        log_policy[planned] = safe_log(table[self._nodes[planned]])
+        return log_policy
+
+    def advance(self, outcomes: Tensor) -> None:
+        self._nodes = self._trie.step(self._nodes, outcomes, self._depth)
+        self._depth += 1
+        self._beyond.advance(outcomes)
+
+
+def draw_states(visits: Tensor, num_rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """States of one level and their weights; the weights sum to the level's share of visits.
+
+    All of them, weighted by their visits, when they fit into `num_rows`; otherwise a draw in proportion to visits.
+    """
+    if len(visits) <= num_rows:
+        return torch.arange(len(visits)), visits
+    total = visits.sum()
+    nodes = torch.multinomial(visits.clamp_min(torch.finfo(visits.dtype).tiny), num_rows, True, generator=generator)
+    return nodes, (total / num_rows).expand(num_rows)
+
+
+def _by_depth(log_policy: Tensor, weights: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
+    """Rows grouped by depth and padded with weight zero; [rows, K], [rows] → [most, time, K], [most, time]."""
+    policies = torch.nn.utils.rnn.pad_sequence(list(log_policy.split(sizes)))
+    return policies, torch.nn.utils.rnn.pad_sequence(list(weights.split(sizes)))

@@ -1,0 +1,1 @@
+"""Values planned on the trie of visited prefixes, from remembered scores and a reward model."""

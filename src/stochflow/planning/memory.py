@@ -1,0 +1,79 @@
+"""Scores that were paid for, each of them once."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from stochflow.errors import OracleError
+from stochflow.planning.trie import PrefixTrie
+
+
+class ScoreMemory:
+    """Remembers the score of every sequence that was ever sent to the oracle.
+
+    Attributes:
+        trie: all prefixes of the paid sequences.
+        scores: score of each distinct sequence in order of arrival, float64, [num_sequences].
+    """
+
+    def __init__(self, num_tokens: int, length: int) -> None:
+        self.trie = PrefixTrie(num_tokens, length)
+        self.scores = torch.empty(0, dtype=torch.float64)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    @property
+    def sequences(self) -> Tensor:
+        """Paid sequences in order of arrival, [num_sequences, L]."""
+        return self.trie.sequences
+
+    def pay(self, sequences: Tensor, oracle: Callable[[Tensor], Tensor]) -> Tensor:
+        """Scores of a batch, float64, [batch]; only sequences never seen before go to the oracle."""
+        indices = self.trie.find(sequences)
+        unseen = sequences[indices < 0].unique(dim=0)
+        if len(unseen):
+            # checked before anything is stored: a failing oracle must not leave half an entry behind
+            scores = checked_scores(oracle(unseen), len(unseen))
+            added = self.trie.insert(unseen)
+            self.scores = torch.cat([self.scores, torch.empty(len(unseen), dtype=torch.float64)])
+            self.scores[added] = scores
+            indices = self.trie.find(sequences)
+        return self.scores[indices]
+
+    def lookup(self, sequences: Tensor) -> Tensor:
+        """Remembered scores, NaN where none was paid for; [batch, L] → [batch]."""
+        indices = self.trie.find(sequences)
+        scores = torch.full((len(sequences),), torch.nan, dtype=torch.float64)
+        scores[indices >= 0] = self.scores[indices[indices >= 0]]
+        return scores
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"scores": self.scores, **self.trie.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.trie.load_state_dict(state)
+        self.scores = state["scores"]
+
+
+def checked_scores(scores: object, expected: int) -> Tensor:
+    """The oracle's answer as float64, [expected], or an error that says what is wrong with it."""
+    try:
+        tensor = torch.as_tensor(scores, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise OracleError(
+            f"the oracle must return one number per sequence ({error}); correct the score function"
+        ) from None
+    if tensor.shape != (expected,):
+        raise OracleError(
+            f"the oracle returned scores of shape {tuple(tensor.shape)} for {expected} sequences; "
+            "return exactly one score per sequence"
+        )
+    bad = ~torch.isfinite(tensor) | (tensor < 0)
+    if bool(bad.any()):
+        raise OracleError(
+            f"the oracle returned {float(tensor[bad][0])} for {int(bad.sum())} of {expected} sequences; "
+            "scores must be finite and not negative, so shift, clip or repair them"
+        )
+    return tensor

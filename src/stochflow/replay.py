@@ -1,0 +1,65 @@
+"""What was seen, to be seen again."""
+
+import torch
+from torch import Tensor
+
+from stochflow.trajectory import Trajectories
+
+
+class Replay:
+    """The last `capacity` trajectories, in preallocated tensors that are overwritten in turn."""
+
+    def __init__(self, capacity: int, length: int) -> None:
+        self.capacity = capacity
+        self._intentions = torch.zeros(capacity, length, dtype=torch.uint8)
+        self._outcomes = torch.zeros(capacity, length, dtype=torch.uint8)
+        self._valid = torch.zeros(capacity, length, dtype=torch.bool)
+        self._scores = torch.zeros(capacity, dtype=torch.float64)
+        self.num_added = 0
+
+    def __len__(self) -> int:
+        return min(self.num_added, self.capacity)
+
+    def add(self, batch: Trajectories) -> None:
+        """Append a batch; of one larger than the capacity the last rows stay."""
+        keep = min(len(batch), self.capacity)
+        skipped = len(batch) - keep
+        slots = (self.num_added + skipped + torch.arange(keep)) % self.capacity
+        self._intentions[slots] = batch.intentions[skipped:].to(torch.uint8)
+        self._outcomes[slots] = batch.outcomes[skipped:].to(torch.uint8)
+        self._valid[slots] = batch.valid[skipped:]
+        self._scores[slots] = batch.scores[skipped:]
+        self.num_added += len(batch)
+
+    def sample(self, num: int, generator: torch.Generator) -> Trajectories:
+        """Trajectories drawn uniformly with replacement, [num, time]."""
+        if not len(self):
+            raise ValueError("the replay buffer is empty; add a batch before sampling from it")
+        rows = torch.randint(len(self), (num,), generator=generator)
+        outcomes = self._outcomes[rows].long()
+        return Trajectories(
+            intentions=self._intentions[rows].long(),
+            outcomes=outcomes,
+            valid=self._valid[rows],
+            scores=self._scores[rows],
+            log_behaviour=torch.zeros(outcomes.shape),
+        )
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Only the rows in use, with the counter that says where the next one goes."""
+        used = len(self)
+        return {
+            "intentions": self._intentions[:used],
+            "outcomes": self._outcomes[:used],
+            "valid": self._valid[:used],
+            "scores": self._scores[:used],
+            "num_added": torch.tensor(self.num_added),
+        }
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.num_added = int(state["num_added"])
+        used = len(self)
+        self._intentions[:used] = state["intentions"]
+        self._outcomes[:used] = state["outcomes"]
+        self._valid[:used] = state["valid"]
+        self._scores[:used] = state["scores"]

@@ -1,0 +1,148 @@
+"""The run directory: config, versions, metrics, checkpoints, samples, summary."""
+
+import json
+import platform
+import shutil
+import tempfile
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from torch import Tensor
+
+from stochflow.checkpoint import load_checkpoint, save_checkpoint
+from stochflow.config import Config, dump_yaml, read_yaml, resolve
+from stochflow.errors import ConfigError, DataError
+from stochflow.evaluation import Summary
+from stochflow.files import write_atomically
+
+CONFIG = "config.yaml"
+_PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
+
+
+class RunDirectory:
+    """Paths and files of one run; everything but the growing `metrics.jsonl` is written atomically."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._metrics = path / "metrics.jsonl"
+
+    @classmethod
+    def create(cls, path: Path, config: Config, overwrite: bool) -> "RunDirectory":
+        """A new run directory; an old run is replaced only if asked, and anything else is never touched."""
+        check_free(path, overwrite)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # prepared beside its place and then renamed: a run that exists has a config
+            fresh = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+            fresh.chmod(0o755)
+            write_atomically(fresh / CONFIG, dump_yaml(config))
+            write_atomically(fresh / "versions.json", json.dumps(versions(), indent=2) + "\n")
+            if path.exists():
+                retired = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")) / "old"
+                path.rename(retired)
+                fresh.rename(path)
+                shutil.rmtree(retired.parent)
+            else:
+                fresh.rename(path)
+        except OSError as error:
+            raise ConfigError(f"cannot write to {path} ({error.strerror}); choose another --out") from None
+        return cls(path)
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDirectory":
+        """An existing run directory."""
+        if not path.is_dir():
+            raise DataError(f"{path} is not a run directory; give the --out of an earlier `stochflow train`")
+        if not (path / CONFIG).is_file():
+            raise DataError(f"{path} has no {CONFIG}, so it is not a complete run; train again with another --out")
+        return cls(path)
+
+    def config(self) -> Config:
+        return resolve([read_yaml(self.path / CONFIG)])
+
+    def rewrite_config(self, config: Config) -> None:
+        """Record a config that changed on resume."""
+        write_atomically(self.path / CONFIG, dump_yaml(config))
+
+    def append_metrics(self, record: dict[str, Any]) -> None:
+        with self._metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+
+    def metrics(self) -> pd.DataFrame:
+        """All records so far, one row per training step."""
+        return pd.DataFrame(self._records())
+
+    def rewind_metrics(self, step: int) -> None:
+        """Drop records after a step: they will be made again."""
+        kept = [json.dumps(record) + "\n" for record in self._records() if record["step"] <= step]
+        write_atomically(self._metrics, "".join(kept))
+
+    def save_checkpoint(self, state: dict[str, Tensor], step: int) -> None:
+        save_checkpoint(self.path / "checkpoint", state, step)
+
+    def load_checkpoint(self) -> dict[str, Tensor]:
+        return load_checkpoint(self.path / "checkpoint")
+
+    def write_samples(self, frame: pd.DataFrame) -> None:
+        write_atomically(self.path / "samples.csv", format_samples(frame, "csv"))
+        write_atomically(self.path / "samples.fasta", format_samples(frame, "fasta"))
+
+    def write_summary(self, summary: Summary) -> None:
+        write_atomically(self.path / "summary.json", summary.model_dump_json(indent=2) + "\n")
+
+    def summary(self) -> Summary:
+        try:
+            return Summary.model_validate_json((self.path / "summary.json").read_bytes())
+        except OSError:
+            raise DataError(f"{self.path} has no summary yet; finish it with --resume") from None
+        except ValueError:
+            raise DataError(f"the summary.json in {self.path} is damaged; run `stochflow evaluate` on it") from None
+
+    def _records(self) -> list[dict[str, Any]]:
+        if not self._metrics.exists():
+            return []
+        records = []
+        for line in self._metrics.read_text(encoding="utf-8", errors="replace").splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue  # a line cut short when the machine stopped; its step is made again
+            if isinstance(record, dict) and isinstance(record.get("step"), int):
+                records.append(record)
+        return records
+
+
+def check_free(path: Path, overwrite: bool) -> None:
+    """Refuse a path that holds a run (unless it may be overwritten) or anything that is not a run."""
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    if not (path / CONFIG).is_file():
+        raise ConfigError(f"{path} exists and is not a run directory; choose another --out")
+    if not overwrite:
+        raise ConfigError(
+            f"{path} holds a run already; continue it with --resume, replace it with --overwrite, "
+            "or choose another --out"
+        )
+
+
+def format_samples(frame: pd.DataFrame, style: str) -> str:
+    """Designs as csv, jsonl or fasta text."""
+    if style == "csv":
+        return frame.to_csv(index=False)
+    if style == "jsonl":
+        return frame.to_json(orient="records", lines=True, double_precision=15)
+    if style == "fasta":
+        rows = zip(frame["sequence"], frame["score"], frame["log_prob"], strict=True)
+        return "".join(
+            f">design_{number} score={score:.6g} log_prob={log_prob:.6g}\n{sequence}\n"
+            for number, (sequence, score, log_prob) in enumerate(rows, start=1)
+        )
+    raise ConfigError(f"unknown format '{style}'; choose one of: csv, fasta, jsonl")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that decide the numbers."""
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    return found | {name: metadata.version(name) for name in _PACKAGES}

@@ -1,0 +1,31 @@
+"""One seed, several named random generators that can be saved and restored."""
+
+import torch
+from torch import Tensor
+
+STREAMS = ("init", "policy", "channel", "replay", "evaluation")
+
+
+class Generators:
+    """Independent CPU generators derived from one seed, one per purpose.
+
+    A purpose has its own stream so that, say, a longer evaluation does not change the training that follows it.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._streams = {
+            name: torch.Generator().manual_seed((seed * len(STREAMS) + index) % 2**63)
+            for index, name in enumerate(STREAMS)
+        }
+
+    def __getitem__(self, name: str) -> torch.Generator:
+        return self._streams[name]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """State of every stream, as byte tensors."""
+        return {name: generator.get_state() for name, generator in self._streams.items()}
+
+    def load_state_dict(self, states: dict[str, Tensor]) -> None:
+        for name, generator in self._streams.items():
+            generator.set_state(states[name])

@@ -1,0 +1,105 @@
+"""What a task is: an alphabet, a length and a score; and how scores become rewards."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stochflow.errors import DataError
+
+MAX_ENUMERABLE = 2**20
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """Letters in token order: token i stands for letters[i]."""
+
+    letters: str
+
+    def __len__(self) -> int:
+        return len(self.letters)
+
+    def encode(self, sequences: Sequence[str]) -> Tensor:
+        """Tokens of equally long strings, int64, [num_sequences, length]."""
+        lengths = {len(sequence) for sequence in sequences}
+        if len(lengths) > 1:
+            raise DataError(f"sequences of lengths {sorted(lengths)} cannot share one table; give equal lengths")
+        codes = np.array([list(sequence) for sequence in sequences], dtype="U1").view(np.uint32)
+        lookup = {ord(letter): token for token, letter in enumerate(self.letters)}
+        unknown = {chr(code) for code in np.unique(codes)} - set(self.letters)
+        if unknown:
+            raise DataError(f"letters {sorted(unknown)} are not in the alphabet {self.letters}; correct the sequences")
+        table = np.zeros(max(lookup) + 1, dtype=np.int64)
+        table[list(lookup)] = list(lookup.values())
+        return torch.from_numpy(table[codes].reshape(len(sequences), -1))
+
+    def decode(self, tokens: Tensor) -> list[str]:
+        """Strings of token rows, [num_sequences, length]."""
+        letters = np.array(list(self.letters))[tokens.cpu().numpy()]
+        return ["".join(row) for row in letters]
+
+
+class Task(ABC):
+    """Fixed-length sequences over an alphabet with a non-negative score.
+
+    Attributes:
+        name: what the command line calls it.
+        alphabet: letters in token order.
+        length: L, the number of construction steps.
+        mode_threshold: only designs that score above it open a mode.
+        description: one sentence for `stochflow tasks`.
+    """
+
+    name: str
+    alphabet: Alphabet
+    length: int
+    mode_threshold: float
+    description: str
+
+    @abstractmethod
+    def score(self, tokens: Tensor) -> Tensor:
+        """Scores of complete sequences; [num_sequences, length] → [num_sequences]."""
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.alphabet)
+
+    @property
+    def enumerable(self) -> bool:
+        """True when all sequences fit into one table, so that truth can be computed."""
+        return self.num_tokens**self.length <= MAX_ENUMERABLE
+
+    @cached_property
+    def all_sequences(self) -> Tensor:
+        """Every sequence in lexicographic order, [K^L, L]."""
+        codes = torch.arange(self.num_tokens**self.length).unsqueeze(-1)
+        powers = self.num_tokens ** torch.arange(self.length - 1, -1, -1)
+        return codes // powers % self.num_tokens
+
+    @cached_property
+    def all_scores(self) -> Tensor:
+        """Score of every sequence in lexicographic order, float64, [K^L]. For judging only, never for training."""
+        return self.score(self.all_sequences).double()
+
+
+@dataclass(frozen=True)
+class Reward:
+    """R(x) = max(score(x)^β(t), floor) with β(t) = 1 + (β − 1)·(1 − 1/(1 + t/ramp)); ramp 0 means β at once."""
+
+    beta: float
+    floor: float
+    ramp: float
+
+    def exponent(self, step: int | None = None) -> float:
+        """β(t) at a training step; the final β without one."""
+        if step is None or self.ramp == 0:
+            return self.beta
+        return 1.0 + (self.beta - 1.0) * (1.0 - 1.0 / (1.0 + step / self.ramp))
+
+    def log_reward(self, scores: Tensor, step: int | None = None) -> Tensor:
+        """log R for scores of any shape."""
+        return (scores.clamp_min(0.0) ** self.exponent(step)).clamp_min(self.floor).log()

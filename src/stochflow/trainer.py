@@ -1,0 +1,229 @@
+"""The only training loop: sample → fit the dynamics → objective → step → record."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from stochflow.channels import Channel
+from stochflow.config import DynamicsConfig, OptimiserConfig
+from stochflow.errors import NumericsError
+from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy
+from stochflow.objectives.base import Learner, Objective, Terms
+from stochflow.rollout import Exploration, rollout
+from stochflow.trajectory import Trajectories
+
+Record = dict[str, float]
+State = dict[str, Tensor]
+
+_DYNAMICS_FINAL_SHARE = 0.1
+
+
+def learning_rate_factor(progress: float, warmup: float) -> float:
+    """Share of the learning rate: linear warm-up, constant until half of the budget, then a cosine to zero."""
+    if progress < warmup:
+        return progress / warmup
+    if progress < 0.5:
+        return 1.0
+    return 0.5 * (1.0 + math.cos(math.pi * min(2.0 * progress - 1.0, 1.0)))
+
+
+class Stateful(Protocol):
+    """Anything that can be saved as tensors and restored from them."""
+
+    def state_dict(self) -> Any: ...
+
+    def load_state_dict(self, state: State, /) -> Any: ...
+
+
+class Descent:
+    """Adam with a gradient clip and a learning rate that is set anew for every step."""
+
+    def __init__(self, parameters: list[nn.Parameter], clip: float) -> None:
+        self._parameters, self._clip = parameters, clip
+        self._adam = torch.optim.Adam(parameters, lr=0.0, fused=True)
+
+    def step(self, loss: Tensor, learning_rate: float) -> None:
+        self._adam.param_groups[0]["lr"] = learning_rate
+        self._adam.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self._parameters, self._clip, foreach=True)
+        self._adam.step()
+
+    def state_dict(self) -> State:
+        """Moments and step counts by parameter number."""
+        moments = self._adam.state_dict()["state"]
+        return {f"{index}.{name}": value for index, entry in moments.items() for name, value in entry.items()}
+
+    def load_state_dict(self, state: State) -> None:
+        entries: dict[int, State] = {}
+        for key, value in state.items():
+            index, name = key.split(".")
+            entries.setdefault(int(index), {})[name] = value
+        self._adam.load_state_dict({"state": entries, "param_groups": self._adam.state_dict()["param_groups"]})
+
+
+class DynamicsFitter:
+    """Cross-entropy of P̂ on observed (s, a, s'), with an optimiser of its own."""
+
+    def __init__(self, learner: Learner, config: DynamicsConfig) -> None:
+        self._learner, self._config = learner, config
+        self._descent = None
+        if isinstance(learner.dynamics, DynamicsModel):
+            self._descent = Descent(list(learner.dynamics.parameters()), config.clip)
+
+    def fit(self, fresh: Trajectories, progress: float) -> Record:
+        """One update on the fresh batch, or `rounds` on draws from the replay buffer."""
+        if self._descent is None:
+            return {}
+        config, learner = self._config, self._learner
+        learning_rate = config.learning_rate * (1.0 - (1.0 - _DYNAMICS_FINAL_SHARE) * progress)
+        losses = []
+        for _ in range(config.rounds if config.off_policy else 1):
+            batch = (
+                learner.replay.sample(config.sample_size, learner.generators["replay"]) if config.off_policy else fresh
+            )
+            outcomes = batch.outcomes.to(learner.device)
+            log_matrices = learner.dynamics.log_matrices(outcomes)
+            loss = dynamics_cross_entropy(
+                log_matrices, batch.intentions.to(learner.device), outcomes, batch.valid.to(learner.device)
+            )
+            require_finite({"forward_dynamics_loss": loss})
+            self._descent.step(loss, learning_rate)
+            losses.append(loss.detach())
+        return {"forward_dynamics_loss": float(torch.stack(losses).mean())}
+
+    def state_dict(self) -> State:
+        return {} if self._descent is None else self._descent.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        if self._descent is not None:
+            self._descent.load_state_dict(state)
+
+
+class Trainer:
+    """Owns the counters and optimisers of one run and takes it forward step by step.
+
+    Attributes:
+        step: training steps taken.
+        trajectories: trajectories sampled.
+        seconds: time spent in `train_step`, evaluation excluded.
+    """
+
+    def __init__(
+        self, learner: Learner, objective: Objective, channel: Channel, oracle: Callable[[Tensor], Tensor]
+    ) -> None:
+        self.learner, self.objective = learner, objective
+        self._channel, self._oracle = channel, oracle
+        self._descent = Descent(list(learner.network.parameters()), learner.config.optimiser.clip)
+        self._dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics)
+        self._exploration = Exploration(**learner.config.exploration.model_dump())
+        self.step, self.trajectories, self.seconds = 0, 0, 0.0
+
+    @property
+    def progress(self) -> float:
+        """Share of the budget that is spent, in [0, 1]."""
+        return self._progress_at(self.step, self.trajectories)
+
+    @property
+    def finished(self) -> bool:
+        return self.progress >= 1.0
+
+    def train_step(self) -> Record:
+        """Sample a batch, learn from it, and say what happened."""
+        started = time.perf_counter()
+        config: OptimiserConfig = self.learner.config.optimiser
+        fresh = self.collect()
+        # the middle of this step: a first step at learning rate zero would be a step for nothing
+        progress = (self.progress + self._progress_at(self.step + 1, self.trajectories + len(fresh))) / 2
+        dynamics_record = self._dynamics_fitter.fit(fresh, progress)
+        learning_rate = config.learning_rate * learning_rate_factor(progress, config.warmup)
+        sums: dict[str, Tensor] = {}
+        num_updates = 0
+        for terms in self.objective.updates(fresh, self.step, progress):
+            require_finite(terms)
+            self._descent.step(terms["loss"], learning_rate)
+            num_updates += 1
+            for name, term in terms.items():
+                sums[name] = sums.get(name, torch.zeros(())) + term.detach().cpu()
+        self.step += 1
+        self.trajectories += len(fresh)
+        self.seconds += time.perf_counter() - started
+        return {
+            "step": self.step,
+            "trajectories": self.trajectories,
+            "oracle_calls": len(self.learner.memory),
+            "seconds": round(self.seconds, 3),
+            "learning_rate": learning_rate,
+            "beta": self.learner.reward.exponent(self.step - 1),
+            "batch_score": float(fresh.scores.mean()),
+            **dynamics_record,
+            **{name: float(total) / num_updates for name, total in sums.items()},
+        }
+
+    def collect(self) -> Trajectories:
+        """A scored batch from the objective's own behaviour, remembered and put into replay."""
+        learner = self.learner
+        budget = learner.config.budget.trajectories
+        size = learner.config.optimiser.batch_size
+        if budget is not None:
+            size = min(size, budget - self.trajectories)
+        sampler = self.objective.sampler(size)
+        walk = rollout(sampler, self._channel, (size, learner.network.length), learner.generators, self._exploration)
+        scores = learner.memory.pay(walk.outcomes, self._oracle)
+        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour)
+        learner.replay.add(batch)
+        return batch
+
+    def state_dict(self) -> State:
+        """Everything needed to go on exactly here, as one flat dictionary of tensors."""
+        state = {
+            f"{part}.{name}": tensor
+            for part, owner in self._parts().items()
+            for name, tensor in owner.state_dict().items()
+        }
+        counters = [float(self.step), float(self.trajectories), self.seconds]
+        return state | {"counters": torch.tensor(counters, dtype=torch.float64)}
+
+    def load_state_dict(self, state: State) -> None:
+        for part, owner in self._parts().items():
+            prefix = f"{part}."
+            owner.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
+        step, trajectories, self.seconds = state["counters"].tolist()
+        self.step, self.trajectories = int(step), int(trajectories)
+
+    def _parts(self) -> dict[str, Stateful]:
+        learner = self.learner
+        return {
+            "network": learner.network,
+            "dynamics": learner.dynamics,
+            "memory": learner.memory,
+            "replay": learner.replay,
+            "generators": learner.generators,
+            "policy_optimiser": self._descent,
+            "dynamics_optimiser": self._dynamics_fitter,
+            "objective": self.objective,
+        }
+
+    def _progress_at(self, step: int, trajectories: int) -> float:
+        budget = self.learner.config.budget
+        if budget.trajectories is not None:
+            spent = trajectories / budget.trajectories
+        elif budget.steps is not None:
+            spent = step / budget.steps
+        else:
+            spent = self.seconds / (60.0 * (budget.minutes or math.inf))
+        return min(spent, 1.0)
+
+
+def require_finite(terms: Terms) -> None:
+    """Raise an error that names the first term that is not finite."""
+    for name, term in terms.items():
+        if not bool(torch.isfinite(term).all()):
+            raise NumericsError(
+                f"the term '{name}' became {float(term)}; the last good checkpoint is kept, so resume it with a "
+                "lower optimiser.learning_rate or a larger reward.floor"
+            )

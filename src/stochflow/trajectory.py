@@ -1,0 +1,28 @@
+"""A batch of episodes as tensors."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Trajectories:
+    """What was meant, what came, and how it scored.
+
+    Attributes:
+        intentions: a_t, [batch, time].
+        outcomes: the token that came instead, [batch, time]; the state at time t is outcomes[:, :t].
+        valid: True where a decision was made; False in a random starting prefix and in padding, [batch, time].
+        scores: score of the finished sequence, float64, [batch].
+        log_behaviour: log-probability of each intention under the policy that drew it, [batch, time]; zero where
+            the step is not valid, and for remembered trajectories.
+    """
+
+    intentions: Tensor
+    outcomes: Tensor
+    valid: Tensor
+    scores: Tensor
+    log_behaviour: Tensor
+
+    def __len__(self) -> int:
+        return len(self.outcomes)

@@ -1,0 +1,149 @@
+"""The three heads: where they start, that one pass equals the tree, and that the root learns."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from stochflow.models.flow_network import FlowNetwork, Heads
+
+NUM_TOKENS, LENGTH = 3, 4
+
+
+def fresh_network(seed: int = 0) -> FlowNetwork:
+    network = FlowNetwork(NUM_TOKENS, LENGTH, (1, 3), width=16, num_layers=2)
+    network.initialise(torch.Generator().manual_seed(seed))
+    return network.double()
+
+
+@pytest.fixture
+def network(generator: torch.Generator) -> FlowNetwork:
+    """A network whose heads have left zero, as after training."""
+    trained = fresh_network()
+    with torch.no_grad():
+        for head in (trained.policy_head, trained.backward_head, trained.flow_head):
+            head.weight.normal_(generator=generator)
+            head.bias.normal_(generator=generator)
+    return trained
+
+
+@pytest.fixture
+def tokens() -> Tensor:
+    """All sequences in lexicographic order, [81, 4]."""
+    return torch.tensor(list(itertools.product(range(NUM_TOKENS), repeat=LENGTH)))
+
+
+def test_both_policies_start_uniform(tokens: Tensor) -> None:
+    heads = fresh_network().all_prefixes(tokens)
+    uniform = torch.full((len(tokens), LENGTH + 1, NUM_TOKENS), -math.log(NUM_TOKENS), dtype=torch.float64)
+    torch.testing.assert_close(heads.log_policy, uniform)
+    torch.testing.assert_close(heads.log_backward, uniform)
+
+
+def test_log_flow_starts_from_the_number_of_completions(tokens: Tensor) -> None:
+    network = fresh_network()
+    expected = torch.tensor([81.0, 27.0, 9.0, 3.0, 1.0], dtype=torch.float64).log()
+    torch.testing.assert_close(network.all_prefixes(tokens).log_flow, expected.expand(len(tokens), -1))
+    torch.testing.assert_close(network.at(tokens[:5], torch.arange(5)).log_flow, expected)
+
+
+def test_one_pass_equals_each_prefix_alone(network: FlowNetwork, tokens: Tensor) -> None:
+    together = network.all_prefixes(tokens)
+    for depth in range(LENGTH + 1):
+        alone = network.at(tokens, torch.full((len(tokens),), depth))
+        for name in Heads._fields:
+            torch.testing.assert_close(getattr(alone, name), getattr(together, name)[:, depth])
+
+
+def test_future_tokens_do_not_change_a_prefix_but_past_ones_do(network: FlowNetwork, tokens: Tensor) -> None:
+    heads = network.all_prefixes(tokens)
+    changed = tokens.clone()
+    changed[:, 2] = (changed[:, 2] + 1) % NUM_TOKENS
+    after = network.all_prefixes(changed)
+    for name in Heads._fields:
+        assert torch.equal(getattr(after, name)[:, :3], getattr(heads, name)[:, :3])
+        differences = (getattr(after, name)[:, 3:] - getattr(heads, name)[:, 3:]).reshape(len(tokens), -1)
+        assert (differences.abs().amax(dim=-1) > 1e-6).all()
+
+
+def test_the_tree_sweep_agrees_with_one_pass_over_all_sequences(network: FlowNetwork, tokens: Tensor) -> None:
+    heads = network.all_prefixes(tokens)
+    levels = list(network.tree_log_policies())
+    assert [level.shape for level in levels] == [(NUM_TOKENS**depth, NUM_TOKENS) for depth in range(LENGTH)]
+    for depth, level in enumerate(levels):
+        below = NUM_TOKENS ** (LENGTH - depth)  # sequences under one prefix
+        torch.testing.assert_close(level.repeat_interleave(below, dim=0), heads.log_policy[:, depth].detach())
+
+
+def test_the_tree_sweep_records_no_gradient_and_leaves_recording_on(network: FlowNetwork) -> None:
+    for level in network.tree_log_policies():
+        assert not level.requires_grad
+        assert torch.is_grad_enabled()
+
+
+def test_the_policy_from_sums_is_that_of_the_heads(network: FlowNetwork, tokens: Tensor) -> None:
+    sums = network.body.prefix_sums(tokens)
+    torch.testing.assert_close(network.log_policy(sums), network.all_prefixes(tokens).log_policy)
+
+
+def test_every_head_sends_a_gradient_to_the_empty_prefix(network: FlowNetwork, tokens: Tensor) -> None:
+    for name in Heads._fields:
+        network.zero_grad()
+        root = getattr(network.all_prefixes(tokens[:1]), name)[0, 0]
+        root.reshape(-1)[0].backward()
+        assert network.body.start.grad.abs().max().item() > 1e-4
+
+
+def test_the_empty_prefix_learns_a_policy_of_its_own(tokens: Tensor) -> None:
+    network = fresh_network()
+    optimiser = torch.optim.Adam(network.parameters(), lr=0.02)
+    wanted = torch.ones(len(tokens), LENGTH, dtype=torch.int64)
+    wanted[:, 0] = 2
+    for _ in range(60):
+        log_policy = network.all_prefixes(tokens).log_policy[:, :-1]
+        loss = functional.nll_loss(log_policy.flatten(0, 1), wanted.flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    heads = network.all_prefixes(tokens)
+    assert heads.log_policy[0, 0].exp()[2].item() > 0.9
+    assert heads.log_policy[:, 1:-1].exp()[..., 1].min().item() > 0.9
+
+
+def test_the_three_heads_do_not_share_weights(network: FlowNetwork, tokens: Tensor) -> None:
+    before = network.all_prefixes(tokens)
+    with torch.no_grad():
+        network.policy_head.bias += torch.tensor([1.0, 0.0, 0.0])
+    after = network.all_prefixes(tokens)
+    assert not torch.allclose(after.log_policy, before.log_policy)
+    assert torch.equal(after.log_backward, before.log_backward)
+    assert torch.equal(after.log_flow, before.log_flow)
+
+
+def test_policies_stay_finite_at_logits_of_ten_thousand(network: FlowNetwork, tokens: Tensor) -> None:
+    with torch.no_grad():
+        network.policy_head.bias.copy_(torch.tensor([1e4, -1e4, 0.0]))
+    log_policy = network.float().all_prefixes(tokens).log_policy
+    log_policy.sum().backward()
+    assert torch.isfinite(log_policy).all()
+    assert log_policy.min().item() < -1.9e4
+    assert all(torch.isfinite(parameter.grad).all() for parameter in network.policy_head.parameters())
+
+
+def test_the_same_seed_makes_the_same_network_whatever_the_global_state() -> None:
+    torch.manual_seed(1)
+    first = fresh_network().state_dict()
+    torch.manual_seed(2)
+    again = fresh_network().state_dict()
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["body.embedding.weight"], fresh_network(seed=1).state_dict()["body.embedding.weight"])
+
+
+def test_initialising_leaves_the_global_random_state_alone() -> None:
+    network = FlowNetwork(NUM_TOKENS, LENGTH, (1, 3), width=16, num_layers=2)
+    before = torch.get_rng_state()
+    network.initialise(torch.Generator().manual_seed(3))
+    assert torch.equal(torch.get_rng_state(), before)
