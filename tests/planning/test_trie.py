@@ -102,13 +102,6 @@ def test_what_was_stored_keeps_its_index_when_more_arrives(batches: Batches) -> 
         assert torch.equal(trie.sequences[: len(before)], before)
 
 
-@pytest.mark.xfail(reason="within a batch, nodes are numbered by slot, not by arrival")
-@given(BATCHES)
-def test_sequences_are_numbered_in_order_of_arrival(batches: Batches) -> None:
-    arrivals = dict.fromkeys(sequence for batch in batches for sequence in batch)
-    assert [tuple(row) for row in build(batches).sequences.tolist()] == list(arrivals)
-
-
 def test_a_step_follows_one_token_and_a_lost_node_stays_lost() -> None:
     trie = build([[(0, 1, 2, 0), (0, 2, 2, 0)]])
     first = trie.step(torch.tensor([0, 0]), torch.tensor([0, 1]), 0)
@@ -129,6 +122,26 @@ def test_a_vast_space_costs_no_more_than_what_was_stored(num_sequences: int, gen
     length = 60  # 4^60 sequences do not even have an int64 code
     trie = PrefixTrie(4, length)
     sequences = torch.randint(4, (num_sequences, length), generator=generator)
-    assert torch.equal(trie.sequences[trie.insert(sequences)], sequences)
+    indices = trie.insert(sequences)
+    assert torch.equal(trie.sequences[indices], sequences)
     assert trie.num_nodes <= num_sequences * length + 1
     assert sum(level.numel() for level in trie.children) <= 4 * trie.num_nodes
+
+
+@given(BATCHES, BATCHES)
+def test_a_restored_trie_has_the_same_numbering_and_goes_on_growing(first: Batches, more: Batches) -> None:
+    original, restored = build(first), PrefixTrie(NUM_TOKENS, LENGTH)
+    restored.load_state_dict({name: table.clone() for name, table in original.state_dict().items()})
+    for batch in more:
+        assert torch.equal(restored.insert(as_tensor(batch)), original.insert(as_tensor(batch)))
+    for mine, other in zip(restored.children + restored.examples, original.children + original.examples, strict=True):
+        assert torch.equal(mine, other)
+
+
+@pytest.mark.xfail(reason="state_dict hands out the live tables, which insert changes in place")
+def test_a_saved_state_does_not_change_when_the_trie_grows() -> None:
+    trie, restored = build([[(0, 1, 2, 0)]]), PrefixTrie(NUM_TOKENS, LENGTH)
+    saved = trie.state_dict()
+    trie.insert(as_tensor([(1, 1, 1, 1)]))
+    restored.load_state_dict(saved)
+    assert restored.find(as_tensor([(0, 1, 2, 0), (1, 1, 1, 1)])).tolist() == [0, -1]
