@@ -18,12 +18,14 @@ from stochflow.evaluation import Summary, Truth, draw, samples_frame
 from stochflow.exact.tree import infeasible_share
 from stochflow.methods import method_settings
 from stochflow.runs import RunDirectory, check_free
+from stochflow.seeding import Generators
 from stochflow.tasks import Reward, make_task
 
 Settings = Mapping[str, Any]
 # what may differ when a run is continued: how long, where and how it is watched, but not what is learned
 _FREE_ON_RESUME = {"budget", "device", "threads", "evaluation", "checkpoint_every"}
-_MAX_DRAWS_PER_UNIQUE = 200
+_CHUNK = 4096
+_MIN_NEW_SHARE = 0.005
 
 
 class Run:
@@ -54,7 +56,7 @@ class Run:
         """Designs from the trained policy: sequence, intended, score, log_reward, log_prob.
 
         Args:
-            unique: draw until there are n different sequences, or until new ones have become too rare.
+            unique: draw until there are n different sequences, or until fewer than 1 in 200 draws is new.
             noise: another channel than the one of training, as for `train`.
             seed: draws differ by seed; the run's own by default.
         """
@@ -64,17 +66,19 @@ class Run:
         config = experiment.config
         channel = experiment.channel if noise is None else _channel(config, noise)
         reward = experiment.trainer.learner.reward
-        start = config.seed if seed is None else seed
+        generator = Generators(config.seed if seed is None else seed)["evaluation"]
+        designs = pd.DataFrame()
         with experiments.torch_threads(config.threads):
-            frames: list[pd.DataFrame] = []
-            for attempt in range(_MAX_DRAWS_PER_UNIQUE if unique else 1):
-                sampled = draw(experiment.network, experiment.task, channel, n, start + attempt * 1_000_003)
-                frames.append(samples_frame(sampled, experiment.task, reward))
+            while len(designs) < n:
+                size = _CHUNK if unique else min(_CHUNK, n - len(designs))
+                sampled = draw(experiment.network, experiment.task, channel, size, generator)
+                before = len(designs)
+                designs = pd.concat([designs, samples_frame(sampled, experiment.task, reward)], ignore_index=True)
                 if unique:
-                    frames = [pd.concat(frames).drop_duplicates("sequence", ignore_index=True)]
-                if len(frames[0]) >= n:
-                    break
-        return frames[0].head(n)
+                    designs = designs.drop_duplicates("sequence", ignore_index=True)
+                    if len(designs) - before < _MIN_NEW_SHARE * size:
+                        break
+        return designs.head(n)
 
     def evaluate(self, *, noise: float | str | None = None) -> Summary:
         """Every metric again from the checkpoint, under the training channel or another."""

@@ -25,7 +25,6 @@ from stochflow.models.dynamics import Dynamics
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.planning.memory import checked_scores
 from stochflow.rollout import NetworkSampler, Walk, rollout
-from stochflow.seeding import Generators
 from stochflow.tasks.base import Reward, Task
 
 TOP = 100
@@ -119,9 +118,10 @@ class Sampled:
 
 
 @torch.no_grad()
-def draw(network: FlowNetwork, task: Task, channel: Channel, num: int, seed: int) -> Sampled:
-    """Designs from the policy itself, through the channel; the same seed gives the same designs."""
-    walk = rollout(NetworkSampler(network, num), channel, (num, task.length), Generators(seed))
+def draw(network: FlowNetwork, task: Task, channel: Channel, num: int, generator: torch.Generator) -> Sampled:
+    """Designs from the policy itself, through the channel."""
+    streams = {"policy": generator, "channel": generator}
+    walk = rollout(NetworkSampler(network, num), channel, (num, task.length), streams)
     log_policy = network.all_prefixes(walk.outcomes.to(network.body.start.device)).log_policy[:, :-1].double().cpu()
     log_marginals = log_marginal(log_policy, channel.log_matrices(task.length))
     log_probs = log_marginals.gather(-1, walk.outcomes.unsqueeze(-1)).sum(dim=(-2, -1))

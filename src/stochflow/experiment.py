@@ -123,7 +123,9 @@ def summarise(experiment: Experiment, channel: Channel | None = None) -> tuple[S
     elif truth is not None:
         truth = Truth(task, channel, trainer.learner.reward)
     network = experiment.network
-    sampled = draw(network, task, channel, config.evaluation.num_samples, config.seed)
+    # from the seed alone, not from where training left its generators: evaluating again gives the same numbers
+    generator = Generators(config.seed)["evaluation"]
+    sampled = draw(network, task, channel, config.evaluation.num_samples, generator)
     reference = None
     if config.evaluation.reference is not None:
         reference = reference_tokens(Path(config.evaluation.reference), task)

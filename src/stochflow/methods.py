@@ -43,7 +43,7 @@ METHODS: dict[str, Method] = {
     "sgfn-kl-trajectory": Method(
         "SGFN-KL over whole on-policy trajectories: half the batch variance of log R − Σ log M.",
         "learned channel",
-        {"objective": {"scope": "trajectory"}, "optimiser": {"learning_rate": 2e-3, "batch_size": 64}},
+        {"objective": {"scope": "trajectory"}, "optimiser": {"learning_rate": 2e-3, "batch_size": 64, "updates": 1}},
     ),
     "sgfn-db": Method(
         "Stochastic detailed balance over intended transitions, with a learned backward policy.",

@@ -1,5 +1,6 @@
 """Task + channel + policy → trajectories. The one loop over time."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,7 +9,6 @@ from torch import Tensor
 
 from stochflow.channels import Channel
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.seeding import Generators
 
 
 class Sampler(Protocol):
@@ -69,7 +69,7 @@ def rollout(
     sampler: Sampler,
     channel: Channel,
     shape: tuple[int, int],
-    generators: Generators,
+    generators: Mapping[str, torch.Generator],
     exploration: Exploration | None = None,
 ) -> Walk:
     """Sample episodes of fixed length.

@@ -1,12 +1,14 @@
 """One seed, several named random generators that can be saved and restored."""
 
+from collections.abc import Iterator, Mapping
+
 import torch
 from torch import Tensor
 
 STREAMS = ("init", "policy", "channel", "replay", "evaluation")
 
 
-class Generators:
+class Generators(Mapping[str, torch.Generator]):
     """Independent CPU generators derived from one seed, one per purpose.
 
     A purpose has its own stream so that, say, a longer evaluation does not change the training that follows it.
@@ -21,6 +23,12 @@ class Generators:
 
     def __getitem__(self, name: str) -> torch.Generator:
         return self._streams[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._streams)
+
+    def __len__(self) -> int:
+        return len(self._streams)
 
     def state_dict(self) -> dict[str, Tensor]:
         """State of every stream, as byte tensors."""

@@ -1,6 +1,7 @@
 """The best distribution of one state: hand-worked water levels, two solvers that agree, and nothing better."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -31,10 +32,9 @@ def soft_value(policies: Tensor, dynamics: Tensor, child_values: Tensor) -> Tens
 
 
 @pytest.mark.parametrize("solve", [lambda v: water_filling(v, 0.0), lambda v: blahut_arimoto(v, torch.eye(3).double())])
-def test_without_noise_the_value_is_logsumexp_and_the_policy_softmax(solve: object) -> None:
-    assert callable(solve)
+def test_without_noise_the_value_is_logsumexp_and_the_policy_softmax(solve: Callable[[Tensor], StateOptimum]) -> None:
     child_values = torch.tensor([[0.0, 1.0, -2.0], [5.0, 5.0, -30.0]], dtype=torch.float64)
-    optimum: StateOptimum = solve(child_values)
+    optimum = solve(child_values)
     torch.testing.assert_close(optimum.values, torch.logsumexp(child_values, dim=-1))
     torch.testing.assert_close(optimum.policies, torch.softmax(child_values, dim=-1))
     torch.testing.assert_close(optimum.log_marginals, torch.log_softmax(child_values, dim=-1))

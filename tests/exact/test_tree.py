@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from stochflow.channels import Channel, confusion, dna_synthesis, noiseless, positional_slip, uniform_slip
+from stochflow.errors import ConfigError
 from stochflow.exact.optimum import water_filling
 from stochflow.exact.tree import (
     attainable_optimum,
@@ -218,8 +219,6 @@ def test_noise_at_one_position_lowers_the_values_of_that_level_only(
 def test_a_channel_with_the_wrong_number_of_positions_is_refused(
     num_positions: int, generator: torch.Generator
 ) -> None:
-    from stochflow.errors import ConfigError
-
     with pytest.raises(ConfigError, match="position matrices"):
         attainable_optimum(random_log_reward(27, generator), positional_slip(3, [0.1] * num_positions), 3)
 

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -92,9 +93,8 @@ def raises(sequences: Tensor) -> Tensor:
     ids=["raises", "one score short", "negative", "nan", "nothing"],
 )
 def test_a_failing_oracle_leaves_the_memory_as_it_was(
-    memory: ScoreMemory, oracle: object, error: type[Exception]
+    memory: ScoreMemory, oracle: Callable[[Tensor], Tensor], error: type[Exception]
 ) -> None:
-    assert callable(oracle)
     sequences, scores, num_nodes = memory.sequences.clone(), memory.scores.clone(), memory.trie.num_nodes
     everything = as_tensor([(a, b, c) for a in range(3) for b in range(3) for c in range(3)])
     with pytest.raises(error):

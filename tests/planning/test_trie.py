@@ -1,6 +1,7 @@
 """The trie against a Python set of prefixes."""
 
 import itertools
+from random import Random
 
 import pytest
 import torch
@@ -73,10 +74,10 @@ def test_the_example_of_a_node_starts_with_its_prefix(batches: Batches) -> None:
 
 
 @given(BATCHES, st.randoms(use_true_random=False))
-def test_neither_order_nor_batching_changes_what_is_stored(batches: Batches, random: object) -> None:
+def test_neither_order_nor_batching_changes_what_is_stored(batches: Batches, random: Random) -> None:
     sequences = [sequence for batch in batches for sequence in batch]
     shuffled = sequences.copy()
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    random.shuffle(shuffled)
     at_once, one_by_one = build([shuffled]), build([[sequence] for sequence in sequences])
     assert at_once.num_nodes == one_by_one.num_nodes
     assert set(map(tuple, at_once.sequences.tolist())) == set(map(tuple, one_by_one.sequences.tolist()))

@@ -1,6 +1,7 @@
 """The measured SIX6 table: known values, its symmetry, and refusal of a table that is not the published one."""
 
 import zlib
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 
@@ -107,8 +108,9 @@ def other_numbers(packed: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("damage", [flip_one_bit, truncate, other_numbers, lambda packed: b""])
-def test_a_damaged_table_is_a_data_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: object) -> None:
-    assert callable(damage)
+def test_a_damaged_table_is_a_data_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / module.TABLE).write_bytes(damage(TABLE_PATH.read_bytes()))
     monkeypatch.setattr(module.resources, "files", lambda package: tmp_path)

@@ -42,7 +42,7 @@ class DetailedBalance(Objective):
         intentions, outcomes, valid = (
             tensor.to(learner.device) for tensor in (batch.intentions, batch.outcomes, batch.valid)
         )
-        log_reward = learner.reward.log_reward(batch.scores, step).to(learner.device)
+        log_reward = learner.reward.log_reward(batch.scores, step).float().to(learner.device)
         heads = learner.network.all_prefixes(outcomes)
         parts = {
             "log_flow": heads.log_flow[:, :-1],

@@ -73,7 +73,7 @@ class TrajectoryKL(Objective):
             log_weights = ((log_chosen - fresh.log_behaviour.to(learner.device)) * valid).sum(dim=-1)
         divergence = trajectory_kl_loss(residual, log_weights)
         entropy = entropy_terms(log_policy, valid.float(), learner.config.objective, progress)
-        self._last_residual = float(residual.mean())
+        self._last_residual = float(residual.detach().mean())
         yield {
             "loss": kl_divergence_loss(divergence, entropy),
             "kl_loss": divergence,

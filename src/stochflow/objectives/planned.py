@@ -119,7 +119,8 @@ class PlannedKL(Objective):
     def _due(self, progress: float) -> bool:
         config = self.learner.config.plan
         grown = len(self.learner.memory) > config.growth * self._num_planned
-        return self.plan is None or grown or progress - self._planned_at >= config.every
+        # the distance either way: progress falls when a resumed run is given a larger budget
+        return self.plan is None or grown or abs(progress - self._planned_at) >= config.every
 
     @torch.no_grad()
     def _frontier(self, prefixes: Tensor, step: int) -> Tensor:

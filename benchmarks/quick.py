@@ -1,0 +1,44 @@
+"""A look at speed and quality in a minute: ratios of CPU time within one run, and the regret each method reached.
+
+python -m benchmarks.quick
+"""
+
+import time
+
+import torch
+
+from stochflow.api import resolve_config
+from stochflow.experiment import build
+from stochflow.methods import METHODS
+
+TRAJECTORIES = 4096
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    print(f"TFBind8, α = 0.25, {TRAJECTORIES:,} trajectories, one thread; CPU time as a ratio to sgfn-kl-trajectory")
+    results = {}
+    for method in METHODS:
+        experiment = build(resolve_config([{"method": method, "budget": {"trajectories": TRAJECTORIES}}]))
+        started = time.process_time()
+        while not experiment.trainer.finished:
+            experiment.trainer.train_step()
+        seconds = time.process_time() - started
+        assert experiment.truth is not None
+        results[method] = (seconds, experiment.truth.judge(experiment.network)["regret"])
+    reference = results["sgfn-kl-trajectory"][0]
+    for method, (seconds, regret) in results.items():
+        print(f"  {method:<20} CPU × {seconds / reference:5.2f}   regret {regret:.4f}")
+    evaluation = build(resolve_config([{}]))
+    assert evaluation.truth is not None
+    evaluation.truth.judge(evaluation.network)  # the first call reads the table and solves the optimum
+    started = time.process_time()
+    evaluation.truth.judge(evaluation.network)
+    step_started = time.process_time()
+    evaluation.trainer.train_step()
+    step = time.process_time() - step_started
+    print(f"  exact evaluation of 65,536 leaves costs {(step_started - started) / step:.2f} training steps of sgfn-kl")
+
+
+if __name__ == "__main__":
+    main()
