@@ -165,11 +165,7 @@ def test_rows_that_sum_to_one_within_rounding_are_made_exact() -> None:
         (lambda: uniform_slip(4, 1.0), "below 1"),
         (lambda: uniform_slip(4, math.nan), "noise is nan"),
         (lambda: positional_slip(4, [0.1, 1.5]), "noise is 1.5"),
-        pytest.param(
-            lambda: positional_slip(4, []),
-            "position",
-            marks=pytest.mark.xfail(reason="torch.stack's RuntimeError escapes"),
-        ),
+        pytest.param(lambda: positional_slip(4, []), "position"),
         (lambda: dna_synthesis(1.0), "error rate is 1"),
         (lambda: dna_synthesis(-0.01), "error rate is -0.01"),
         (lambda: dna_synthesis(0.1, transition_share=1.5), "negative"),
@@ -177,18 +173,12 @@ def test_rows_that_sum_to_one_within_rounding_are_made_exact() -> None:
         (lambda: confusion([0.5, 0.5]), "square matrices"),
         (lambda: confusion([[0.5, 0.5], [1.0]]), "equal rows"),
         (lambda: confusion([["a", "b"], ["c", "d"]]), "table of numbers"),
-        pytest.param(
-            lambda: confusion([[10**400]]), "table of numbers", marks=pytest.mark.xfail(reason="OverflowError escapes")
-        ),
+        pytest.param(lambda: confusion([[10**400]]), "table of numbers"),
         (lambda: confusion([[1.2, -0.2], [0.0, 1.0]]), "negative"),
         (lambda: confusion([[math.nan, 1.0], [0.0, 1.0]]), "non-finite"),
         (lambda: confusion([[1.0, 0.0], [0.5, 0.4]]), "row 2 .* position 1 sums to 0.9"),
         (lambda: positional([[[1.0, 0.0], [0.0, 1.0]], [[0.7, 0.1], [0.0, 1.0]]]), "row 1 .* position 2 sums to 0.8"),
-        pytest.param(
-            lambda: positional(torch.zeros(0, 4, 4)),
-            "position",
-            marks=pytest.mark.xfail(reason="accepted, fails later"),
-        ),
+        pytest.param(lambda: positional(torch.zeros(0, 4, 4)), "position"),
     ],
 )
 def test_an_impossible_channel_is_refused_with_its_fault(build: Callable[[], Channel], message: str) -> None:

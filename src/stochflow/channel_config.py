@@ -21,7 +21,7 @@ def make_channel(config: ChannelConfig, num_tokens: int, length: int) -> Channel
             f"the channel '{channel.name}' is {channel.num_tokens}×{channel.num_tokens} but the task has "
             f"{num_tokens} letters; give {num_tokens} rows of {num_tokens} probabilities"
         )
-    channel.log_matrices(length)  # refuses a wrong number of positions
+    channel.check_length(length)
     return channel
 
 

@@ -36,20 +36,24 @@ class Channel:
 
     def matrix(self, position: int) -> Tensor:
         """P(b|a) at a position, float64, [K, K]."""
-        return self.matrices[min(position, len(self.matrices) - 1)]
+        return self.matrices[position if len(self.matrices) > 1 else 0]
 
-    def log_matrices(self, length: int) -> Tensor:
-        """log P(b|a) for positions 0 … length − 1, float64, [length, K, K]; impossible outcomes get log 1e-30."""
+    def check_length(self, length: int) -> None:
+        """Refuse a length that the position matrices do not fit."""
         if len(self.matrices) not in (1, length):
             raise ConfigError(
                 f"the channel '{self.name}' has {len(self.matrices)} position matrices but the task has length "
                 f"{length}; give one matrix per position or a single one for all"
             )
+
+    def log_matrices(self, length: int) -> Tensor:
+        """log P(b|a) for positions 0 … length − 1, float64, [length, K, K]; impossible outcomes get log 1e-30."""
+        self.check_length(length)
         return safe_log(self.matrices).expand(length, -1, -1)
 
     def log_prob(self, outcomes: Tensor, intentions: Tensor, positions: Tensor) -> Tensor:
         """log P(outcome|intention) element by element, float64; all three arguments share one shape."""
-        return safe_log(self.matrices[positions.clamp_max(len(self.matrices) - 1), intentions, outcomes])
+        return safe_log(self.matrices[positions if len(self.matrices) > 1 else 0, intentions, outcomes])
 
     def sample(self, intentions: Tensor, position: int, generator: torch.Generator) -> Tensor:
         """Outcomes b ~ P(·|a) for a batch of intentions at one position; [batch] → [batch]."""
@@ -78,7 +82,7 @@ def positional_slip(num_tokens: int, alphas: Sequence[float]) -> Channel:
     """Uniform slip with its own α at every position."""
     for alpha in alphas:
         _check_slip(alpha)
-    matrices = torch.stack([_slip_matrix(num_tokens, alpha) for alpha in alphas])
+    matrices = torch.stack([_slip_matrix(num_tokens, alpha) for alpha in alphas]) if alphas else torch.empty(0)
     return Channel(matrices, "positional-slip:" + ",".join(f"{alpha:g}" for alpha in alphas))
 
 
@@ -125,11 +129,13 @@ def _check_slip(alpha: float) -> None:
 def _as_tensor(values: object, name: str) -> Tensor:
     try:
         return torch.as_tensor(values, dtype=torch.float64)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise ConfigError(f"the channel '{name}' must be a table of numbers with equal rows ({error})") from None
 
 
 def _validated(matrices: Tensor) -> Tensor:
+    if not len(matrices):
+        raise ConfigError("a channel needs at least one position; give one matrix or slip per position")
     if matrices.ndim != 3 or matrices.shape[-1] != matrices.shape[-2] or matrices.shape[-1] == 0:
         raise ConfigError(
             f"a channel needs square matrices, one row per intended token, but the shape is {tuple(matrices.shape)}; "

@@ -44,8 +44,7 @@ def masked_mean(values: Tensor, mask: Tensor | None = None) -> Tensor:
     """Mean of the entries where `mask` is True (all of them without a mask); zero when there are none."""
     if mask is None:
         return values.mean()
-    weights = mask.to(values.dtype)
-    return (values * weights).sum() / weights.sum().clamp_min(1.0)
+    return torch.where(mask, values, 0.0).sum() / mask.sum().clamp_min(1)
 
 
 def log_mean_exp(values: Tensor, dim: int = -1) -> Tensor:

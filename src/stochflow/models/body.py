@@ -4,6 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from stochflow.kmers import kmer_buckets
+
 MAX_BUCKETS = 4096
 _EMBEDDING_SCALE = 0.1
 
@@ -22,9 +24,9 @@ class PrefixBody(nn.Module):
         super().__init__()
         self.num_tokens, self.length, self.width = num_tokens, length, width
         self.kmers = tuple(k for k in kmers if k <= length)
-        self.buckets = [min(num_tokens**k, MAX_BUCKETS) for k in self.kmers]
         offsets, num_rows = [], 1  # row 0 stays zero: it pads k-mers that have not ended yet
-        for k, buckets in zip(self.kmers, self.buckets, strict=True):
+        for k in self.kmers:
+            buckets = min(num_tokens**k, MAX_BUCKETS)
             # a k-mer cannot end before position k − 1, so the rows of those positions do not exist
             offsets.append([num_rows + (position - k + 1) * buckets for position in range(length)])
             num_rows += (length - k + 1) * buckets
@@ -51,11 +53,11 @@ class PrefixBody(nn.Module):
         """Embedding rows of the k-mers that end at each position; [batch, time] → [batch, time, num_kmers]."""
         time = tokens.shape[1]
         columns = []
-        for row, (k, buckets) in enumerate(zip(self.kmers, self.buckets, strict=True)):
+        for row, k in enumerate(self.kmers):
             codes = torch.zeros_like(tokens)
             for lag in range(min(k, time)):
                 codes[:, lag:] += tokens[:, : time - lag] * self.num_tokens**lag
-            indices = codes % buckets + self.offsets[row, :time]
+            indices = kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self.offsets[row, :time]
             indices[:, : k - 1] = 0
             columns.append(indices)
         return torch.stack(columns, dim=-1)
@@ -84,13 +86,13 @@ class PrefixBody(nn.Module):
     def _last_indices(self, window: Tensor, position: int) -> Tensor:
         """Embedding rows of the k-mers that end at `position`; [batch, window] → [batch, num_kmers]."""
         columns = []
-        for row, (k, buckets) in enumerate(zip(self.kmers, self.buckets, strict=True)):
+        for row, k in enumerate(self.kmers):
             if k > position + 1:
                 columns.append(torch.zeros_like(window[:, 0]))
                 continue
             powers = self.num_tokens ** torch.arange(k - 1, -1, -1, device=window.device)
             codes = (window[:, -k:] * powers).sum(dim=-1)
-            columns.append(codes % buckets + self.offsets[row, position])
+            columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self.offsets[row, position])
         return torch.stack(columns, dim=-1)
 
     def features(self, sums: Tensor) -> Tensor:

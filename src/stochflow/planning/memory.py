@@ -35,7 +35,8 @@ class ScoreMemory:
         unseen = sequences[indices < 0].unique(dim=0)
         if len(unseen):
             # checked before anything is stored: a failing oracle must not leave half an entry behind
-            scores = checked_scores(oracle(unseen), len(unseen))
+            # … and the oracle gets a copy, so that what it does to its input stays with it
+            scores = checked_scores(oracle(unseen.clone()), len(unseen))
             added = self.trie.insert(unseen)
             self.scores = torch.cat([self.scores, torch.empty(len(unseen), dtype=torch.float64)])
             self.scores[added] = scores
@@ -61,7 +62,7 @@ def checked_scores(scores: object, expected: int) -> Tensor:
     """The oracle's answer as float64, [expected], or an error that says what is wrong with it."""
     try:
         tensor = torch.as_tensor(scores, dtype=torch.float64).detach().cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise OracleError(
             f"the oracle must return one number per sequence ({error}); correct the score function"
         ) from None

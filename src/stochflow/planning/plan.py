@@ -44,6 +44,8 @@ def make_plan(
         level_dynamics: P̂(b|s,a) for nodes of one level, from their example sequences and depth; [K, K] or
             [num_nodes, K, K].
     """
+    if not len(trie):
+        raise ValueError("nothing was visited yet; insert sequences into the trie before planning")
     child_values: list[Tensor] = []
     levels = []
     values = leaf_values

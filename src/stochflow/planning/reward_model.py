@@ -6,6 +6,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 from torch import Tensor
 
+from stochflow.kmers import kmer_buckets
 from stochflow.tasks.base import Reward
 
 POSITIONAL = (1, 2, 3)
@@ -43,7 +44,7 @@ class RewardModel:
                 codes = torch.zeros(len(tokens), dtype=torch.int64)
                 for letter in range(start, start + k):
                     codes = codes * self.num_tokens + tokens[:, letter]
-                columns.append(codes % buckets + offset)
+                columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + offset)
                 offset += buckets if positional else 0
             offset += 0 if positional else buckets
         return torch.stack(columns, dim=-1), offset

@@ -73,7 +73,8 @@ class PrefixTrie:
     def state_dict(self) -> dict[str, Tensor]:
         """All tables as they are: plans refer to nodes by number, so the numbering must survive."""
         state = {"sequences": self.sequences}
-        state |= {f"children.{depth}": table for depth, table in enumerate(self.children)}
+        # copies: insertion changes the tables in place
+        state |= {f"children.{depth}": table.clone() for depth, table in enumerate(self.children)}
         return state | {f"examples.{depth}": rows for depth, rows in enumerate(self.examples)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:

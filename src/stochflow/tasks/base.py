@@ -25,6 +25,8 @@ class Alphabet:
 
     def encode(self, sequences: Sequence[str]) -> Tensor:
         """Tokens of equally long strings, int64, [num_sequences, length]."""
+        if not sequences:
+            return torch.empty(0, 0, dtype=torch.int64)
         lengths = {len(sequence) for sequence in sequences}
         if len(lengths) > 1:
             raise DataError(f"sequences of lengths {sorted(lengths)} cannot share one table; give equal lengths")
