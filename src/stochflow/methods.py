@@ -37,13 +37,13 @@ METHODS: dict[str, Method] = {
         "score memory, replay, learned channel",
         {
             "objective": {"values": "bootstrapped", "flow_weight": 1.0},
-            "optimiser": {"learning_rate": 2e-3, "updates": 4},
+            "optimiser": {"learning_rate": 5e-3, "updates": 4, "batch_size": 128},
         },
     ),
     "sgfn-kl-trajectory": Method(
         "SGFN-KL over whole on-policy trajectories: half the batch variance of log R − Σ log M.",
         "learned channel",
-        {"objective": {"scope": "trajectory"}, "optimiser": {"learning_rate": 2e-3, "batch_size": 64, "updates": 1}},
+        {"objective": {"scope": "trajectory"}, "optimiser": {"learning_rate": 5e-3, "batch_size": 64, "updates": 1}},
     ),
     "sgfn-db": Method(
         "Stochastic detailed balance over intended transitions, with a learned backward policy.",
@@ -51,7 +51,7 @@ METHODS: dict[str, Method] = {
         {
             "objective": {"kind": "detailed-balance"},
             "exploration": {"epsilon": 0.05},
-            "optimiser": {"learning_rate": 2e-3, "updates": 4, "batch_size": 64},
+            "optimiser": {"learning_rate": 5e-3, "updates": 16, "batch_size": 256},
         },
     ),
 }
