@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from stochflow import __version__, api
-from stochflow.config import dump_yaml, parse_assignment, read_yaml
+from stochflow.config import annotated_yaml, parse_assignment, read_yaml
 from stochflow.errors import ConfigError, StochflowError
 from stochflow.evaluation import Summary
 from stochflow.experiment import build
@@ -187,11 +187,11 @@ def show_config(
     assignments: Assignments = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Also build everything, without training.")] = False,
 ) -> None:
-    """Print the fully resolved settings as YAML; redirect it to a file to start your own."""
+    """Print every setting, resolved and explained, as YAML; redirect it to a file to start your own."""
     flags = {name: value for name, value in {"task": task, "method": method}.items() if value is not None}
     layers: list[dict[str, Any]] = [read_yaml(config) if config else {}]
     resolved = api.resolve_config([*layers, *(parse_assignment(text) for text in assignments or ()), flags])
-    sys.stdout.write(dump_yaml(resolved))
+    sys.stdout.write(annotated_yaml(resolved))
     if dry_run:
         experiment = build(resolved)
         learner = experiment.trainer.learner

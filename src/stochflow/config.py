@@ -1,5 +1,6 @@
 """Every setting of a run, checked before anything starts: one model per stage, one sentence per field."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -217,6 +218,22 @@ def parse_assignment(text: str) -> dict[str, Any]:
 def dump_yaml(config: Config) -> str:
     """The resolved config as YAML, ready for `--config`."""
     return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def annotated_yaml(config: Config) -> str:
+    """The same settings with each field's meaning beside it."""
+    return "".join(_annotated_lines(config, indent=""))
+
+
+def _annotated_lines(settings: _Settings, indent: str) -> Iterator[str]:
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if isinstance(value, _Settings):
+            yield f"{indent}{name}:  # {type(value).__doc__}\n"
+            yield from _annotated_lines(value, indent + "  ")
+        else:
+            text = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)
+            yield f"{indent}{name}: {text.strip().removesuffix('...').strip()}  # {field.description}\n"
 
 
 def _exponent_number(text: str) -> float | str:
