@@ -1,20 +1,26 @@
 """From settings and files to a channel."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
-import yaml
 
 from stochflow import channels
 from stochflow.channels import Channel
-from stochflow.config import ChannelConfig
+from stochflow.config import ChannelConfig, parse_yaml
 from stochflow.errors import ConfigError, DataError
 
 
 def make_channel(config: ChannelConfig, num_tokens: int, length: int) -> Channel:
     """The configured channel, checked against the task's alphabet and length."""
+    for name in ("matrix", "matrices", "file"):
+        if getattr(config, name) is not None and config.kind not in ("confusion", "positional"):
+            raise ConfigError(
+                f"channel.{name} is given but channel.kind is {config.kind}; set the kind to confusion or positional, "
+                f"or remove the {name}"
+            )
     channel = _build(config, num_tokens)
     if channel.num_tokens != num_tokens:
         raise ConfigError(
@@ -43,6 +49,8 @@ def parse_noise(noise: float | str) -> dict[str, Any]:
 def _build(config: ChannelConfig, num_tokens: int) -> Channel:
     if config.file is not None and config.kind in ("confusion", "positional"):
         table = read_matrix(Path(config.file))
+        if table.ndim not in (2, 3):
+            raise DataError(f"{config.file} does not hold a table of probabilities; give K rows of K numbers")
         return channels.confusion(table, config.file) if table.ndim == 2 else channels.positional(table, config.file)
     if config.kind == "none":
         return channels.noiseless(num_tokens)
@@ -71,21 +79,24 @@ def read_matrix(path: Path) -> torch.Tensor:
         if path.suffix == ".csv":
             content: Any = pd.read_csv(path, header=None).to_numpy(dtype=float)
         else:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
+            content = parse_yaml(path.read_text(encoding="utf-8"))
             content = content["matrix"] if isinstance(content, dict) else content
         return torch.as_tensor(content, dtype=torch.float64)
     except FileNotFoundError:
         raise DataError(f"the channel file {path} does not exist; check the path") from None
-    except (OSError, ValueError, TypeError, KeyError, RuntimeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError, OverflowError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"{path} does not hold a table of probabilities ({reason}); give K rows of K numbers") from None
 
 
 def _number(text: str) -> float:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         raise ConfigError(
             f"noise '{text}' is not understood; give α in [0, 1), none, dna-synthesis[:rate], "
             "one α per position separated by commas, or a .csv or .yaml matrix file"
         ) from None
+    if not math.isfinite(number):
+        raise ConfigError(f"noise is {number}; it must be at least 0 and below 1")
+    return number

@@ -25,7 +25,10 @@ def save_checkpoint(folder: Path, state: dict[str, Tensor], step: int) -> None:
     write_atomically(folder / f"{stem}.safetensors", data)
     manifest = {"format": FORMAT, "step": step, "sha256": hashlib.sha256(data).hexdigest()}
     write_atomically(folder / f"{stem}.json", json.dumps(manifest))
-    for old in _manifests(folder)[NUM_KEPT:]:
+    # what is newer by name belongs to a future that this run fell back from
+    written = folder / f"{stem}.json"
+    newer = [path for path in _manifests(folder) if path > written]
+    for old in newer + _manifests(folder)[len(newer) + NUM_KEPT :]:
         old.unlink()
         old.with_suffix(".safetensors").unlink(missing_ok=True)
 

@@ -14,7 +14,7 @@ _BATCHES_KEPT = 64
 
 class _Settings(BaseModel):
     # misspelt keys and text where a number belongs are errors, not surprises
-    model_config = ConfigDict(extra="forbid", validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, validate_default=True, allow_inf_nan=False)
 
 
 class ChannelConfig(_Settings):
@@ -187,16 +187,29 @@ def resolve(layers: list[dict[str, Any]]) -> Config:
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML mapping, read without executing anything it may ask for."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); check the path") from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path} is not valid YAML ({' '.join(str(error).split())}); correct it") from None
+    try:
+        content = parse_yaml(text)
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid YAML ({error}); correct it") from None
     if content is None:
         return {}
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise ConfigError(f"{path} must hold a mapping of settings; see `stochflow config` for an example")
     return content
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML text, or a ValueError of one line, whatever the reader stumbles over."""
+    try:
+        return yaml.safe_load(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    # a date in month 13, `!!int x` and the like escape from the reader as errors of every kind
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
 
 
 def parse_assignment(text: str) -> dict[str, Any]:
@@ -205,8 +218,8 @@ def parse_assignment(text: str) -> dict[str, Any]:
     if not separator or not all(key.split(".")):
         raise ConfigError(f"--set takes a.b=value, not '{text}'; for example --set reward.beta=3")
     try:
-        nested: Any = yaml.safe_load(value)
-    except yaml.YAMLError:
+        nested: Any = parse_yaml(value)
+    except ValueError:
         raise ConfigError(f"--set {key}: '{value}' is not a YAML value; quote it or correct it") from None
     if isinstance(nested, str):
         nested = _exponent_number(nested)
@@ -254,15 +267,21 @@ def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
 
 def _sentence(error: ValidationError) -> str:
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"]) or "config"
+    where = _name(first["loc"])
     if first["type"] == "extra_forbidden":
         return f"unknown setting '{where}'; known are: {', '.join(_known_fields(first['loc'][:-1]))}"
     reason = first["msg"].removeprefix("Value error, ")
     given = first.get("input")
     shown = "" if isinstance(given, dict | BaseModel) else f" (given: {given!r})"
-    more = len(error.errors()) - 1
+    more = len({_name(problem["loc"]) for problem in error.errors()}) - 1
     tail = f", and {more} more problem{'s' if more > 1 else ''}" if more else ""
     return f"setting '{where}': {reason[:1].lower() + reason[1:]}{shown}{tail}; correct it or remove it"
+
+
+def _name(location: tuple[int | str, ...]) -> str:
+    """Dotted name of a setting, without the type names that pydantic adds for alternatives."""
+    types = ("float", "list[float]")
+    return ".".join(str(part) for part in location if part not in types) or "config"
 
 
 def _known_fields(location: tuple[int | str, ...]) -> list[str]:

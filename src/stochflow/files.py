@@ -7,8 +7,15 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
-    """Replace a file in one step: temporary file beside it, fsync, rename, fsync of the folder."""
+    """Replace a file in one step: temporary file beside it, fsync, rename, fsync of the folder.
+
+    A link keeps pointing at the file that is replaced; a pipe or device is written to as it is.
+    """
     data = content.encode("utf-8") if isinstance(content, str) else content
+    path = path.resolve()
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_bytes(data)
+        return
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -1,8 +1,8 @@
 """The run directory: config, versions, metrics, checkpoints, samples, summary."""
 
 import json
+import os
 import platform
-import shutil
 import tempfile
 from importlib import metadata
 from pathlib import Path
@@ -35,17 +35,19 @@ class RunDirectory:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # prepared beside its place and then renamed: a run that exists has a config
-            fresh = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-            fresh.chmod(0o755)
-            write_atomically(fresh / CONFIG, dump_yaml(config))
-            write_atomically(fresh / "versions.json", json.dumps(versions(), indent=2) + "\n")
-            if path.exists():
-                retired = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.")) / "old"
-                path.rename(retired)
-                fresh.rename(path)
-                shutil.rmtree(retired.parent)
-            else:
-                fresh.rename(path)
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix=".stochflow-") as workshop:
+                fresh, retired = Path(workshop) / "new", Path(workshop) / "old"
+                fresh.mkdir()
+                write_atomically(fresh / CONFIG, dump_yaml(config))
+                write_atomically(fresh / "versions.json", json.dumps(versions(), indent=2) + "\n")
+                if path.exists():
+                    path.rename(retired)
+                try:
+                    fresh.rename(path)
+                except OSError:
+                    if retired.exists():
+                        retired.rename(path)
+                    raise
         except OSError as error:
             raise ConfigError(f"cannot write to {path} ({error.strerror}); choose another --out") from None
         return cls(path)
@@ -53,7 +55,7 @@ class RunDirectory:
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
         """An existing run directory."""
-        if not path.is_dir():
+        if not os.path.isdir(path):
             raise DataError(f"{path} is not a run directory; give the --out of an earlier `stochflow train`")
         if not (path / CONFIG).is_file():
             raise DataError(f"{path} has no {CONFIG}, so it is not a complete run; train again with another --out")
@@ -116,8 +118,16 @@ class RunDirectory:
 
 def check_free(path: Path, overwrite: bool) -> None:
     """Refuse a path that holds a run (unless it may be overwritten) or anything that is not a run."""
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+    try:
+        path.lstat()  # a link that leads nowhere is something too
+        if path.is_dir() and not any(path.iterdir()):
+            return
+    except FileNotFoundError:
         return
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out"
+        ) from None
     if not (path / CONFIG).is_file():
         raise ConfigError(f"{path} exists and is not a run directory; choose another --out")
     if not overwrite:

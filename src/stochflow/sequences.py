@@ -1,6 +1,7 @@
 """Reading sequences from the files people have: FASTA, CSV, or one per line."""
 
 import io
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -11,18 +12,19 @@ from stochflow.errors import DataError
 def read_sequences(path: Path) -> list[str]:
     """Upper-case sequences of a file; a CSV gives its column `sequence`, or its first one."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({error}); check the path") from None
     if path.suffix == ".csv":
         try:
             frame = pd.read_csv(io.StringIO(text), dtype=str)
         except ValueError as error:
-            raise DataError(f"{path} is not a CSV table ({error}); correct it") from None
+            raise DataError(f"{path} is not a CSV table ({' '.join(str(error).split())}); correct it") from None
         column = "sequence" if "sequence" in frame.columns else frame.columns[0]
         found = frame[column].dropna().str.strip().tolist()
     elif text.lstrip().startswith(">"):
-        found = ["".join(entry.split("\n")[1:]) for entry in text.split(">")[1:]]
+        entries = re.split(r"^>.*$", text, flags=re.MULTILINE)[1:]
+        found = ["".join(entry.split()) for entry in entries]
     else:
         found = text.split()
     sequences = ["".join(sequence.split()).upper() for sequence in found]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from stochflow.logmath import log_marginal, masked_mean
 from stochflow.objectives.base import Objective, Terms
-from stochflow.objectives.detailed_balance import balance_loss, terminal_flows
+from stochflow.objectives.detailed_balance import balance_loss
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.trajectory import Trajectories
 
@@ -44,7 +44,7 @@ def state_kl(log_marginals: Tensor, log_child_flows: Tensor, log_flow: Tensor) -
 
 
 def marginal_balance_residual(log_flow: Tensor, log_marginals: Tensor, log_next_flow: Tensor) -> Tensor:
-    """δ_M = log F(s) + log M(s'|s) − log F(s'), the flows' own condition on a tree; all [batch, time]."""
+    """δ_M = log F(s) + log M(s'|s) − log F(s'), the flows' own condition on a tree; any common shape."""
     return log_flow + log_marginals.detach() - log_next_flow
 
 
@@ -112,12 +112,15 @@ class BootstrappedKL(Objective):
         heads = learner.network.all_prefixes(outcomes)
         log_policy, log_flow = heads.log_policy[:, :-1], heads.log_flow[:, :-1]
         log_marginals = log_marginal(log_policy, learner.log_dynamics(outcomes))
-        realised = log_marginals.gather(-1, outcomes.unsqueeze(-1)).squeeze(-1)
-        residual = marginal_balance_residual(log_flow, realised, terminal_flows(heads.log_flow, log_reward))
+        child_flows = self.child_flows(outcomes, step)
+        # averaged over all children under M, not over those that came: where balance is out of reach this, and only
+        # this, leads log F to the soft value Σ_b M_b·(V_b − log M_b), whoever drew the trajectories
+        residual = marginal_balance_residual(log_flow.unsqueeze(-1), log_marginals, child_flows)
+        expected = (log_marginals.detach().exp() * residual).sum(dim=-1)
         # complete sequences are states too: their flow learns log R, for children that were never paid for
         leaf_loss = (heads.log_flow[:, -1] - log_reward).square().mean()
-        flow_loss = balance_loss(residual, valid) + leaf_loss
-        divergence = masked_mean(state_kl(log_marginals, self.child_flows(outcomes, step), log_flow), valid)
+        flow_loss = balance_loss(expected, valid) + leaf_loss
+        divergence = masked_mean(state_kl(log_marginals, child_flows, log_flow), valid)
         entropy = entropy_terms(log_policy, valid.float(), learner.config.objective, progress)
         return {
             "loss": kl_divergence_loss(divergence, entropy) + learner.config.objective.flow_weight * flow_loss,

@@ -1,0 +1,128 @@
+"""Every setting that claims to matter changes what is learned, and nothing else does."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from stochflow.config import resolve
+from stochflow.experiment import build
+from stochflow.methods import METHODS, method_settings
+from stochflow.trainer import Trainer
+
+# the entropy terms are on and do not fade, so that γ, q and λ_d have something to change
+SETTINGS: dict[str, Any] = {
+    "task": "tfbind8",
+    "device": "cpu",
+    "channel": {"kind": "uniform-slip", "noise": 0.25},
+    "model": {"width": 16, "num_layers": 1},
+    "dynamics": {"rounds": 2, "sample_size": 32},
+    "objective": {"gammas": [0.5], "lambda_ratio": 0.1, "lambda_dynamics": 0.1, "lambda_schedule": "constant"},
+    "exploration": {"epsilon": 0.1},
+    "plan": {"rows_per_level": 32},
+    # a large step: two of them must lead away from the uniform policy, where neither ε nor γ can be seen
+    "optimiser": {"batch_size": 16, "updates": 2, "learning_rate": 0.05},
+    "budget": {"steps": 2},
+}
+CHANGES: dict[str, dict[str, Any]] = {
+    "seed": {"seed": 1},
+    "noise": {"channel": {"noise": 0.5}},
+    "dynamics learning rate": {"dynamics": {"learning_rate": 0.002}},
+    "epsilon": {"exploration": {"epsilon": 0.9}},
+    "beta": {"reward": {"beta": 2.0}},
+    "gamma": {"objective": {"gammas": [0.2]}},
+    "quantile": {"objective": {"quantile": 0.95}},
+    "lambda_dynamics": {"objective": {"lambda_dynamics": 0.2}},
+}
+# what a balance condition has no place for
+ENTROPY_ONLY = {"gamma", "quantile", "lambda_dynamics"}
+Weights = dict[str, Tensor]
+
+
+def make_trainer(method: str, change: dict[str, Any]) -> Trainer:
+    own = method_settings(method)
+    layers = [own, {"method": method}, SETTINGS, {"objective": own.get("objective", {})}, change]
+    return build(resolve(layers)).trainer
+
+
+def weights_of(trainer: Trainer) -> tuple[Weights, Weights]:
+    """Copies of the weights of network and dynamics."""
+    network, dynamics = (
+        {name: weight.detach().clone() for name, weight in part.state_dict().items()}
+        for part in (trainer.learner.network, trainer.learner.dynamics)
+    )
+    return network, dynamics
+
+
+def trained(method: str, change: dict[str, Any]) -> tuple[Weights, Weights]:
+    """Weights after two training steps."""
+    trainer = make_trainer(method, change)
+    while not trainer.finished:
+        trainer.train_step()
+    return weights_of(trainer)
+
+
+@cache
+def unchanged(method: str) -> tuple[Weights, Weights]:
+    return trained(method, {})
+
+
+def identical(first: Weights, second: Weights) -> bool:
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+def uses_entropy(method: str) -> bool:
+    return method_settings(method).get("objective", {}).get("kind", "kl") == "kl"
+
+
+APPLICABLE = [
+    pytest.param(method, name, id=f"{method}-{name}")
+    for method in METHODS
+    for name in CHANGES
+    if uses_entropy(method) or name not in ENTROPY_ONLY
+]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_config_gives_the_same_weights_to_the_last_bit(method: str) -> None:
+    network, dynamics = trained(method, {})
+    assert identical(network, unchanged(method)[0])
+    assert identical(dynamics, unchanged(method)[1])
+
+
+@pytest.mark.parametrize(("method", "name"), APPLICABLE)
+def test_a_changed_setting_changes_the_network(method: str, name: str) -> None:
+    network, dynamics = trained(method, CHANGES[name])
+    assert not identical(network, unchanged(method)[0])
+    if name in ("seed", "noise", "dynamics learning rate"):
+        assert not identical(dynamics, unchanged(method)[1])
+
+
+@pytest.mark.parametrize(
+    ("method", "unused"),
+    [("sgfn-kl", ("backward_head",)), ("sgfn-kl-trajectory", ("backward_head", "flow_head")), ("sgfn-db", ())],
+)
+def test_two_steps_move_every_weight_that_the_objective_uses(method: str, unused: tuple[str, ...]) -> None:
+    for before, after in zip(weights_of(make_trainer(method, {})), unchanged(method), strict=True):
+        for name, weight in before.items():
+            assert torch.equal(weight, after[name]) == name.startswith(unused), name
+
+
+def test_gamma_changes_nothing_where_its_weights_are_zero() -> None:
+    first, second = (
+        trained("sgfn-kl-bootstrap", {"objective": {"lambda_ratio": 0.0, "lambda_dynamics": 0.0, "gammas": [gamma]}})
+        for gamma in (0.2, 0.8)
+    )
+    assert identical(first[0], second[0])
+
+
+def test_a_known_channel_has_nothing_to_learn() -> None:
+    known = [
+        trained("sgfn-db", {"dynamics": {"kind": "known", "learning_rate": learning_rate}})
+        for learning_rate in (0.02, 0.002)
+    ]
+    assert identical(known[0][0], known[1][0])
+    assert not known[0][1]
+    assert not identical(known[0][0], unchanged("sgfn-db")[0])

@@ -1,0 +1,292 @@
+"""The one loop: what a step does, what stops it, and what it leaves behind."""
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from stochflow import api, experiment
+from stochflow.errors import NumericsError, OracleError
+from stochflow.experiment import Experiment
+from stochflow.objectives.base import Terms
+from stochflow.runs import RunDirectory
+from stochflow.tasks.tfbind8 import TFBind8
+from stochflow.trainer import Record, learning_rate_factor, require_finite
+from stochflow.trajectory import Trajectories
+
+TINY = {
+    "method": "sgfn-db",
+    "model": {"width": 16},
+    "optimiser": {"batch_size": 16, "updates": 2},
+    "evaluation": {"num_samples": 20, "every": 1},
+    "checkpoint_every": 0.01,
+    "budget": {"steps": 4},
+}
+
+
+def build(**overrides: Any) -> Experiment:
+    return experiment.build(api.resolve_config([TINY, overrides]))
+
+
+def train(trained: Experiment) -> list[Record]:
+    records = []
+    while not trained.trainer.finished:
+        records.append(trained.trainer.train_step())
+    return records
+
+
+def without_seconds(records: list[Record]) -> list[Record]:
+    return [{name: value for name, value in record.items() if name != "seconds"} for record in records]
+
+
+def run_until_it_fails(trained: Experiment, path: Path) -> RunDirectory:
+    """Train into a directory and let the error out; the directory comes back with it."""
+    directory = RunDirectory.create(path, trained.config, overwrite=False)
+    experiment.run(trained, directory, lambda record, progress: None, lambda: False)
+    return directory
+
+
+def assert_loadable_and_finite(path: Path, step: int) -> None:
+    state = RunDirectory.open(path).load_checkpoint()
+    assert int(state["counters"][0]) == step
+    for name, tensor in state.items():
+        assert not tensor.is_floating_point() or bool(torch.isfinite(tensor).all()), name
+    restored = api.load(path).experiment()
+    assert restored.trainer.step == step
+    assert math.isfinite(restored.trainer.train_step()["loss"])
+
+
+@pytest.mark.parametrize(
+    ("progress", "warmup", "factor"),
+    [
+        (0.0, 0.1, 0.0),
+        (0.025, 0.1, 0.25),
+        (0.1, 0.1, 1.0),
+        (0.3, 0.1, 1.0),
+        (0.5, 0.1, 1.0),
+        (0.625, 0.1, 0.5 + math.sqrt(0.125)),
+        (0.75, 0.1, 0.5),
+        (1.0, 0.1, 0.0),
+        (1.5, 0.1, 0.0),
+        (0.0, 0.0, 1.0),
+        (0.25, 0.5, 0.5),
+    ],
+)
+def test_the_learning_rate_warms_up_stays_and_falls_by_a_cosine(progress: float, warmup: float, factor: float) -> None:
+    assert learning_rate_factor(progress, warmup) == pytest.approx(factor, abs=1e-12)
+
+
+def test_the_learning_rate_has_no_jumps() -> None:
+    factors = [learning_rate_factor(index / 10_000, 0.02) for index in range(10_001)]
+    steps = [abs(after - before) for before, after in pairwise(factors)]
+    assert max(steps) <= 1 / 200 + 1e-12  # the warm-up is its steepest part
+    assert max(factors) == 1.0
+
+
+def test_the_first_step_already_learns_and_the_learning_rate_is_the_one_logged() -> None:
+    trained = build(budget={"steps": 4}, optimiser={"learning_rate": 0.1, "warmup": 0.5})
+    rates = [record["learning_rate"] for record in train(trained)]
+    # taken at the middle of each quarter of the budget
+    expected = [0.1 * learning_rate_factor(progress, 0.5) for progress in (0.125, 0.375, 0.625, 0.875)]
+    assert rates == pytest.approx(expected)
+    assert rates[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("budget", "batch_size", "expected"),
+    [
+        ({"trajectories": 40}, 16, [16, 32, 40]),
+        ({"trajectories": 32}, 16, [16, 32]),
+        ({"trajectories": 1}, 16, [1]),
+        ({"steps": 3}, 5, [5, 10, 15]),
+        ({"minutes": 1e-9}, 4, [4]),
+    ],
+)
+def test_a_budget_is_met_exactly(budget: dict[str, float], batch_size: int, expected: list[int]) -> None:
+    trained = build(budget=budget, optimiser={"batch_size": batch_size})
+    assert [record["trajectories"] for record in train(trained)] == expected
+    assert trained.trainer.progress == 1.0
+    assert trained.trainer.learner.replay.num_added == expected[-1]
+
+
+def test_every_score_is_paid_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    paid: list[tuple[int, ...]] = []
+    score = TFBind8.score
+
+    def counted(self: TFBind8, tokens: Tensor) -> Tensor:
+        paid.extend(map(tuple, tokens.tolist()))
+        return score(self, tokens)
+
+    monkeypatch.setattr(TFBind8, "score", counted)
+    # a single letter is intended without noise: the same sequence again and again
+    trained = build(channel={"kind": "none"}, exploration={"epsilon": 0.0})
+    with torch.no_grad():
+        trained.network.policy_head.bias += torch.tensor([20.0, 0.0, 0.0, 0.0])
+    records = train(trained)
+    assert len(paid) == len(set(paid)) == records[-1]["oracle_calls"] < records[-1]["trajectories"]
+
+
+def test_a_record_holds_the_mean_of_every_term_over_the_updates() -> None:
+    trained = build(budget={"steps": 1}, optimiser={"updates": 3})
+    losses: list[float] = []
+    updates = trained.trainer.objective.updates
+
+    def recorded(fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
+        for terms in updates(fresh, step, progress):
+            losses.append(float(terms["loss"].detach()))
+            yield terms
+
+    trained.trainer.objective.updates = recorded  # type: ignore[method-assign]
+    record = trained.trainer.train_step()
+    assert len(losses) == 3
+    assert record["loss"] == pytest.approx(sum(losses) / 3)
+    assert losses[0] != losses[1] != losses[2]
+
+
+def test_the_dynamics_optimiser_really_steps_towards_the_channel() -> None:
+    trained = build(budget={"steps": 20}, channel={"noise": 0.1}, dynamics={"learning_rate": 0.2, "rounds": 1})
+    before = [parameter.clone() for parameter in trained.trainer.learner.dynamics.parameters()]
+    losses = [record["forward_dynamics_loss"] for record in train(trained)]
+    after = list(trained.trainer.learner.dynamics.parameters())
+    assert all(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
+    floor = float(trained.channel.entropies().mean())
+    # from the uniform P̂ most of the way down to the entropy of the channel
+    assert losses[0] == pytest.approx(math.log(4), abs=1e-6)
+    assert losses[-1] < floor + 0.3 * (math.log(4) - floor)
+
+
+def test_known_dynamics_are_not_trained() -> None:
+    trained = build(dynamics={"kind": "known"})
+    assert all("forward_dynamics_loss" not in record for record in train(trained))
+    assert torch.equal(
+        trained.trainer.learner.dynamics.log_matrices(torch.zeros(1, 8))[0], trained.channel.log_matrices(8).float()
+    )
+
+
+def test_dynamics_fitted_to_replay_differ_from_those_fitted_to_fresh_batches() -> None:
+    def fitted(**dynamics: Any) -> list[Tensor]:
+        trained = build(dynamics=dynamics)
+        train(trained)
+        return [parameter.detach() for parameter in trained.trainer.learner.dynamics.parameters()]
+
+    on_policy = fitted(off_policy=False)
+    for other in (fitted(off_policy=True), fitted(off_policy=True, rounds=1, sample_size=16)):
+        assert all(not torch.equal(left, right) for left, right in zip(on_policy, other, strict=True))
+    # without replay there is one update per step, whatever the number of rounds
+    assert all(map(torch.equal, on_policy, fitted(off_policy=False, rounds=3, sample_size=7)))
+
+
+def test_the_same_seed_gives_the_same_metrics_whatever_the_global_state() -> None:
+    torch.manual_seed(1)
+    first = without_seconds(train(build()))
+    torch.manual_seed(2)
+    assert without_seconds(train(build())) == first
+    other = without_seconds(train(build(seed=1)))
+    assert other[0]["batch_score"] != first[0]["batch_score"]
+
+
+def test_looking_more_often_changes_no_weight(tmp_path: Path) -> None:
+    def weights(name: str, every: float) -> Tensor:
+        trained = build(evaluation={"every": every})
+        run_until_it_fails(trained, tmp_path / name)
+        return torch.nn.utils.parameters_to_vector(trained.network.parameters())
+
+    assert torch.equal(weights("seldom", 1.0), weights("often", 0.01))
+
+
+def test_a_term_that_is_not_finite_is_named() -> None:
+    require_finite({"loss": torch.tensor(1.0), "spread": torch.tensor([0.0, 1.0])})
+    for bad in (math.nan, math.inf, -math.inf):
+        with pytest.raises(NumericsError, match=f"'flow_loss' became {bad}"):
+            require_finite({"kl_loss": torch.tensor(1.0), "flow_loss": torch.tensor(bad)})
+
+
+def test_the_part_that_broke_is_named_and_not_the_sum() -> None:
+    terms = {"loss": torch.tensor(math.nan), "kl_loss": torch.tensor(1.0), "flow_loss": torch.tensor(math.nan)}
+    with pytest.raises(NumericsError, match="'flow_loss'"):
+        require_finite(terms)
+
+
+def test_a_loss_that_stops_being_finite_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:
+    trained = build()
+    updates = trained.trainer.objective.updates
+
+    def broken(fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
+        for terms in updates(fresh, step, progress):
+            yield terms | ({"log_flow_mean": torch.tensor(math.nan)} if step == 2 else {})
+
+    trained.trainer.objective.updates = broken  # type: ignore[method-assign]
+    with pytest.raises(NumericsError, match=r"'log_flow_mean' became nan; the last good checkpoint is kept"):
+        run_until_it_fails(trained, tmp_path / "run")
+    assert RunDirectory.open(tmp_path / "run").metrics()["step"].tolist() == [1, 2]
+    assert_loadable_and_finite(tmp_path / "run", step=2)
+
+
+@pytest.mark.parametrize("updates", [1, 2])
+def test_weights_that_blow_up_never_reach_a_checkpoint(updates: int, tmp_path: Path) -> None:
+    # one Adam step at this rate leaves the range of float32
+    trained = build(optimiser={"learning_rate": 1e39, "updates": updates, "warmup": 0.0})
+    with pytest.raises(NumericsError):
+        run_until_it_fails(trained, tmp_path / "run")
+    state = RunDirectory.open(tmp_path / "run").load_checkpoint()
+    assert int(state["counters"][0]) == 0
+    for name, tensor in state.items():
+        assert not tensor.is_floating_point() or bool(torch.isfinite(tensor).all()), name
+
+
+def test_the_remedy_that_a_numerics_error_names_can_be_followed(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    trained = build(optimiser={"learning_rate": 1e39, "warmup": 0.0})
+    with pytest.raises(
+        NumericsError, match=r"resume it with a lower optimiser\.learning_rate or a larger reward\.floor"
+    ):
+        run_until_it_fails(trained, path)
+    run = api.train(out=path, resume=True, settings=("optimiser.learning_rate=1e-3", "reward.floor=1e-4"))
+    assert run.summary.status == "finished"
+
+
+ANSWERS: dict[str, Callable[[Tensor], object]] = {
+    "nan": lambda scores: torch.full_like(scores, math.nan),
+    "infinite": lambda scores: torch.full_like(scores, math.inf),
+    "negative": lambda scores: scores - 2.0,
+    "too few": lambda scores: scores[1:],
+    "too many": lambda scores: scores.repeat(2),
+    "a column": lambda scores: scores.unsqueeze(-1),
+    "one number": lambda scores: scores.mean(),
+    "text": lambda scores: "high",
+    "nothing": lambda scores: None,
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_oracle_that_fails_is_reported_and_nothing_is_lost(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    score = TFBind8.score
+    calls = iter(range(3))
+
+    def failing(self: TFBind8, tokens: Tensor) -> object:
+        scores = score(self, tokens)
+        return scores if next(calls, None) is not None else ANSWERS[answer](scores)
+
+    trained = build()
+    monkeypatch.setattr(trained.trainer, "_oracle", failing.__get__(trained.task))
+    with pytest.raises(OracleError, match=r"the oracle (returned|must return) .*(score|repair)"):
+        run_until_it_fails(trained, tmp_path / "run")
+    trainer = trained.trainer
+    assert (trainer.step, trainer.trajectories, trainer.learner.replay.num_added) == (3, 48, 48)
+    assert len(trainer.learner.memory) == len(trainer.learner.memory.trie) <= 48
+    assert bool(torch.isfinite(trainer.learner.memory.scores).all())
+    assert RunDirectory.open(tmp_path / "run").metrics()["step"].tolist() == [1, 2, 3]
+    assert_loadable_and_finite(tmp_path / "run", step=3)
+
+
+def test_the_task_is_the_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TFBind8, "score", lambda self, tokens: torch.full((len(tokens),), math.nan))
+    with pytest.raises(OracleError, match="returned nan for 16 of 16 sequences; scores must be finite"):
+        build(seed=3).trainer.train_step()
