@@ -185,14 +185,16 @@ def test_restarted_walks_begin_with_a_random_prefix_that_is_not_theirs() -> None
     # the policy and the world make only zeros; the prefix is anything
     assert bool((walk.outcomes[walk.valid] == 0).all())
     assert_shares(token_counts(walk.outcomes[~walk.valid]), torch.full((3,), 1 / 3, dtype=torch.float64))
-    assert bool((walk.log_behaviour[~walk.valid] == 0).all())
 
 
 def test_every_walk_starts_at_the_root_by_default_and_none_has_to_with_full_restarts() -> None:
     assert bool(walk_with(NEVER_LAST, noiseless(3)).valid.all())
-    always = walk_with(NEVER_LAST, noiseless(3), exploration=Exploration(restarts=1.0)).valid[:, 0]
+    restarted = walk_with(NEVER_LAST, noiseless(3), exploration=Exploration(restarts=1.0))
     # a prefix of length zero is one of three
-    assert_shares(token_counts(always.long(), 2), torch.tensor([2 / 3, 1 / 3]))
+    assert_shares(token_counts(restarted.valid[:, 0].long(), 2), torch.tensor([2 / 3, 1 / 3]))
+    # only decisions have a probability: log ¾ or log ¼
+    assert torch.equal(restarted.log_behaviour < -0.2, restarted.valid)
+    assert bool((restarted.log_behaviour[~restarted.valid] == 0).all())
 
 
 def test_the_policy_sees_the_random_prefix() -> None:
@@ -217,11 +219,18 @@ def test_the_same_seed_gives_the_same_walk_and_another_one_another() -> None:
     assert not torch.equal(first.intentions, other.intentions)
 
 
-def test_the_noise_has_a_stream_of_its_own() -> None:
-    # one step: intentions do not depend on what the world did before
-    quiet, noisy = (walk_with(NEVER_LAST, channel, 1) for channel in (noiseless(3), uniform_slip(3, 0.9)))
-    assert torch.equal(quiet.intentions, noisy.intentions)
-    assert not torch.equal(quiet.outcomes, noisy.outcomes)
+def test_intentions_and_noise_have_streams_of_their_own() -> None:
+    def walk(policy_seed: int, channel_seed: int) -> Walk:
+        streams = {
+            "policy": torch.Generator().manual_seed(policy_seed),
+            "channel": torch.Generator().manual_seed(channel_seed),
+        }
+        return rollout(Always(NEVER_LAST, 500), uniform_slip(3, 0.9), (500, LENGTH), streams)
+
+    first, other_noise, other_policy = walk(0, 1), walk(0, 2), walk(3, 1)
+    assert torch.equal(first.intentions, other_noise.intentions)
+    assert not torch.equal(first.outcomes, other_noise.outcomes)
+    assert not torch.equal(first.intentions, other_policy.intentions)
 
 
 def test_walking_leaves_no_gradient_behind() -> None:
@@ -245,12 +254,19 @@ class Ramp(Task):
         return (tokens * torch.tensor([9, 3, 1])).sum(dim=-1).double() / 26
 
 
-def test_evaluation_ignores_exploration(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluation_draws_from_the_policy_itself_whatever_the_exploration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TASKS, "ramp", Ramp)
 
     def judged(exploration: dict[str, Any]) -> tuple[Any, Any]:
-        settings = {"task": "ramp", "device": "cpu", "exploration": exploration, "evaluation": {"num_samples": 500}}
-        experiment = build(resolve([settings, {"model": {"width": 16, "kmers": [1, 2], "num_layers": 1}}]))
+        settings = {
+            "task": "ramp",
+            "device": "cpu",
+            "channel": {"noise": 0.25},
+            "model": {"width": 16, "kmers": [1, 2], "num_layers": 1},
+            "exploration": exploration,
+            "evaluation": {"num_samples": 5000},
+        }
+        experiment = build(resolve([settings]))
         experiment.network.load_state_dict(make_network().state_dict())
         return summarise(experiment)
 
@@ -259,3 +275,7 @@ def test_evaluation_ignores_exploration(monkeypatch: pytest.MonkeyPatch) -> None
     assert explored_summary == summary
     assert all(torch.equal(a, b) for a, b in zip(as_tuple(explored.walk), as_tuple(sampled.walk), strict=True))
     assert torch.equal(explored.log_probs, sampled.log_probs)
+    exact = terminal_log_probs(policy_log_marginals(make_network().tree_log_policies(), uniform_slip(3, 0.25))).exp()
+    codes = (sampled.walk.outcomes * torch.tensor([9, 3, 1])).sum(dim=-1)
+    assert_shares(codes.bincount(minlength=27).double(), exact)
+    torch.testing.assert_close(sampled.log_probs, exact.log()[codes], atol=1e-5, rtol=0)

@@ -139,24 +139,25 @@ def test_a_full_disk_leaves_the_old_run_and_nothing_else(
 
 
 @pytest.mark.parametrize("end", ["source", "target"])
+@pytest.mark.parametrize("failure", [OSError(16, "Device or resource busy"), KeyboardInterrupt()])
 def test_a_replacement_that_fails_half_way_puts_the_old_run_back(
-    run: RunDirectory, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: RunDirectory, end: str, failure: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failures = iter([OSError(16, "Device or resource busy")])
+    failures = iter([failure])
 
-    def busy_once(move: Callable[..., None]) -> Callable[..., None]:
+    def fails_once(move: Callable[..., None]) -> Callable[..., None]:
         def moved(source: str | Path, target: str | Path) -> None:
             if Path(source if end == "source" else target) == run.path:
-                for failure in failures:
-                    raise failure
+                for cause in failures:
+                    raise cause
             move(source, target)
 
         return moved
 
     before = snapshot(tmp_path)
     for name in ("rename", "replace"):
-        monkeypatch.setattr(os, name, busy_once(getattr(os, name)))
-    with pytest.raises(ConfigError, match="Device or resource busy"):
+        monkeypatch.setattr(os, name, fails_once(getattr(os, name)))
+    with pytest.raises((ConfigError, KeyboardInterrupt)):
         RunDirectory.create(run.path, OTHER, overwrite=True)
     assert snapshot(tmp_path) == before
 

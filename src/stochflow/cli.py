@@ -33,6 +33,7 @@ app = typer.Typer(
 console = Console()
 messages = Console(stderr=True)
 
+_INTERRUPTED = 130
 NOISE_HELP = (
     "Slip probability in [0, 1), none, dna-synthesis[:rate], one slip per position (0.1,0.2,…), "
     "or a .csv or .yaml confusion matrix."
@@ -217,12 +218,14 @@ def main() -> None:
         hint = f"; see `{context.command_path} --help`" if context else ""
         _fail(f"{error.format_message().rstrip('.')}{hint}", 2)
     except (KeyboardInterrupt, typer.Abort):
-        _fail("interrupted", 130)
+        _fail("interrupted", _INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has enough; Python would complain at exit
         sys.exit(0)
     except OSError as error:
         _fail(f"{error.filename or 'a file'}: {error.strerror}; free the space or choose another place", 1)
+    if code == _INTERRUPTED:  # typer turns Ctrl-C into this code without a word
+        _fail("interrupted", _INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -105,9 +105,11 @@ def run(experiment: Experiment, directory: RunDirectory, listen: Listener, stop:
                 record |= experiment.truth.judge(experiment.network)
             directory.append_metrics(record)
             if _crossed(before, trainer.progress, config.checkpoint_every):
+                trainer.require_finite_weights()
                 directory.save_checkpoint(trainer.state_dict(), trainer.step)
             listen(record, trainer.progress)
         if not trainer.finished:
+            trainer.require_finite_weights()
             directory.save_checkpoint(trainer.state_dict(), trainer.step)
         summary, sampled = summarise(experiment)
         directory.write_samples(samples_frame(sampled, experiment.task, trainer.learner.reward))

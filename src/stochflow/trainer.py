@@ -178,6 +178,12 @@ class Trainer:
         learner.replay.add(batch)
         return batch
 
+    def require_finite_weights(self) -> None:
+        """Raise an error that names a weight that is not finite: a loss shows it only one update later."""
+        for part, module in {"network": self.learner.network, "dynamics": self.learner.dynamics}.items():
+            for name, weight in module.named_parameters():
+                require_finite({f"{part}.{name}": weight.detach().sum()})
+
     def state_dict(self) -> State:
         """Everything needed to go on exactly here, as one flat dictionary of tensors."""
         state = {
@@ -220,10 +226,10 @@ class Trainer:
 
 
 def require_finite(terms: Terms) -> None:
-    """Raise an error that names the first term that is not finite."""
-    for name, term in terms.items():
+    """Raise an error that names the term that is not finite; the total only when each of its parts is."""
+    for name, term in sorted(terms.items(), key=lambda item: item[0] == "loss"):
         if not bool(torch.isfinite(term).all()):
             raise NumericsError(
-                f"the term '{name}' became {float(term)}; the last good checkpoint is kept, so resume it with a "
-                "lower optimiser.learning_rate or a larger reward.floor"
+                f"the term '{name}' became {float(term)}; the last good checkpoint is kept and can be sampled; "
+                "train again with a lower optimiser.learning_rate or a larger reward.floor"
             )

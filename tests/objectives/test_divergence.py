@@ -499,7 +499,8 @@ def test_bootstrapping_learns_from_the_fresh_batch_then_from_memory() -> None:
 def test_any_trajectories_lead_the_bootstrapped_objective_to_the_optimum() -> None:
     # out of reach: the share of 0.1 beside 9 and of 1 beside 9 lie below the floor of ¼
     rewards = double(1.0, 9.0, 9.0, 0.1)
-    logits, flow = (torch.zeros(shape, dtype=torch.float64, requires_grad=True) for shape in ((3, 2), (7,)))
+    logits = torch.zeros(3, 2, dtype=torch.float64, requires_grad=True)
+    flow = double(4.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0).log().requires_grad_()  # the number of completions
     objective = BootstrappedKL(make_learner(Tables(logits, flow), objective={"flow_weight": 1.0}))
     objective.learner.memory.pay(LEAVES, lambda tokens: rewards[2 * tokens[:, 0] + tokens[:, 1]])
     drawn = exact_batch(UNIFORM)
@@ -512,4 +513,6 @@ def test_any_trajectories_lead_the_bootstrapped_objective_to_the_optimum() -> No
         objective.terms(batch, 0, 1.0)["loss"].backward()
         optimiser.step()
     divergence = kl_to_target(leaf_log_probs(logits.detach()), rewards.log())
-    assert divergence - attainable_optimum(rewards.log(), SLIP, 2).min_kl < 1e-3
+    best = attainable_optimum(rewards.log(), SLIP, 2)
+    assert divergence - best.min_kl < 1e-3
+    assert objective.log_z() == pytest.approx(best.value, abs=1e-3)

@@ -233,15 +233,17 @@ def test_the_dynamics_loss_is_finite_at_its_extremes(openness: float, ratio: flo
 # -- both terms of a batch
 
 
-def test_every_visited_state_weighs_the_same_and_padding_nothing(generator: torch.Generator) -> None:
+@pytest.mark.parametrize("quantile", [0.75, 0.9])
+def test_every_visited_state_weighs_the_same_and_padding_nothing(quantile: float, generator: torch.Generator) -> None:
     log_policy = random_log_policy(generator, 6, 2, 4)
     weights = torch.ones(6, 2, dtype=torch.float64)
     weights[4:, 0] = 0.0
-    config = settings(lambda_dynamics=1.0, gammas=[0.3])
+    config = settings(lambda_dynamics=1.0, gammas=[0.3], quantile=quantile)
     terms = entropy_terms(log_policy, weights, config, 0.0)
     entropies, gammas = normalised_entropy(log_policy), double(0.3)
     high, low = (
-        torch.stack([torch.quantile(entropies[:4, 0], q), torch.quantile(entropies[:, 1], q)]) for q in (0.75, 0.25)
+        torch.stack([torch.quantile(entropies[:4, 0], q), torch.quantile(entropies[:, 1], q)])
+        for q in (quantile, 1.0 - quantile)
     )
     ratios = entropy_ratio(high, low, gammas)
     torch.testing.assert_close(terms.log_ratio, ratios.log().mean())

@@ -264,7 +264,11 @@ def test_the_tiny_task_is_solved() -> None:
 
 
 def test_a_restored_objective_goes_on_exactly() -> None:
-    changes = {"plan": {"rows_per_level": 2}, "objective": {"lambda_ratio": 0.1}}  # rows are drawn, not all taken
+    # rows are drawn, not all taken; the third step plans again, so that the fourth is not due
+    changes = {
+        "plan": {"rows_per_level": 2, "growth": 100.0, "every": 0.12},
+        "objective": {"lambda_ratio": 0.1},
+    }
     experiment, objective = tiny_experiment(**changes)
     for _ in range(3):
         experiment.trainer.train_step()
@@ -281,6 +285,7 @@ def test_a_restored_objective_goes_on_exactly() -> None:
     for record in records:
         del record["seconds"]
     assert records[0] == records[1]
+    assert restored.log_z() == objective.log_z()
 
 
 def test_an_objective_without_a_plan_can_be_saved_too() -> None:
