@@ -29,7 +29,7 @@ def main() -> None:
     options.set_defaults(seeds=3)
     options.add_argument("--methods", nargs="+", default=["sgfn-kl", "sgfn-kl-trajectory"])
     options.add_argument("--noise", type=float, default=0.25)
-    options.add_argument("--trajectories", type=int, default=16_000)
+    options.add_argument("--trajectories", type=int, default=8_000)
     options.add_argument("--name", default="ablation")
     given = options.parse_args()
     cases = [

@@ -111,7 +111,7 @@ class OptimiserConfig(_Settings):
     warmup: float = Field(0.02, ge=0, le=0.5, description="Share of the budget for the warm-up.")
     clip: float = Field(10.0, gt=0, description="Gradient-norm clip.")
     batch_size: int = Field(512, ge=2, description="Trajectories sampled per training step.")
-    updates: int = Field(32, ge=1, description="Updates per training step; all after the first use remembered data.")
+    updates: int = Field(24, ge=1, description="Updates per training step; all after the first use remembered data.")
     replay_size: int = Field(_BATCHES_KEPT * 512, ge=1, description="Trajectories kept for replay.")
 
 
@@ -157,7 +157,7 @@ class Config(_Settings):
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
     checkpoint_every: float = Field(0.1, gt=0, le=1, description="Checkpoint after this share of the budget.")
     device: str = Field("auto", description="auto, cpu, cuda, mps, or any torch device.")
-    threads: int = Field(1, ge=1, description="torch threads; one is fastest for networks of this size.")
+    threads: int = Field(1, ge=1, description="Threads of torch and BLAS; one is fastest for networks of this size.")
 
     @model_validator(mode="after")
     def _coherent(self) -> "Config":

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from stochflow.channel_config import make_channel
 from stochflow.channels import Channel
@@ -177,11 +178,12 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def torch_threads(num_threads: int) -> Iterator[None]:
-    """Use so many torch threads, then the number from before."""
+    """Let torch and the linear algebra under numpy use so many threads, then as many as before."""
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)
     try:
-        yield
+        with threadpool_limits(num_threads, user_api="blas"):
+            yield
     finally:
         torch.set_num_threads(before)
 

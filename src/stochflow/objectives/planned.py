@@ -50,9 +50,18 @@ class PlannedKL(Objective):
         memory, reward = self.learner.memory, self.learner.reward
         self.reward_model.fit(memory.sequences, memory.scores)
         log_rewards = reward.log_reward(memory.scores, step)
-        self.plan = make_plan(memory.trie, log_rewards, lambda p: self._frontier(p, step), self._level_dynamics)
+        known: dict[int, Tensor] = {}
+
+        def frontier(prefixes: Tensor) -> Tensor:
+            # both plans ask for the same prefixes, one depth at a time
+            depth = prefixes.shape[1]
+            if depth not in known:
+                known[depth] = self._frontier(prefixes, step)
+            return known[depth]
+
+        self.plan = make_plan(memory.trie, log_rewards, frontier, self._level_dynamics)
         bonus = self.learner.config.plan.bonus
-        eager = make_plan(memory.trie, log_rewards - bonus, lambda p: self._frontier(p, step), self._level_dynamics)
+        eager = make_plan(memory.trie, log_rewards - bonus, frontier, self._level_dynamics)
         self.behaviour_policies = eager.policies
         self._num_planned = len(memory)
 
