@@ -49,10 +49,10 @@ class Replay:
         """Only the rows in use, with the counter that says where the next one goes."""
         used = len(self)
         return {
-            "intentions": self._intentions[:used],
-            "outcomes": self._outcomes[:used],
-            "valid": self._valid[:used],
-            "scores": self._scores[:used],
+            "intentions": self._intentions[:used].clone(),
+            "outcomes": self._outcomes[:used].clone(),
+            "valid": self._valid[:used].clone(),
+            "scores": self._scores[:used].clone(),
             "num_added": torch.tensor(self.num_added),
         }
 

@@ -145,3 +145,12 @@ def test_a_saved_state_does_not_change_when_the_trie_grows() -> None:
     trie.insert(as_tensor([(1, 1, 1, 1)]))
     restored.load_state_dict(saved)
     assert restored.find(as_tensor([(0, 1, 2, 0), (1, 1, 1, 1)])).tolist() == [0, -1]
+
+
+def test_a_restored_trie_does_not_write_into_the_state_it_came_from() -> None:
+    saved = build([[(0, 1, 2, 0)]]).state_dict()
+    first, second = PrefixTrie(NUM_TOKENS, LENGTH), PrefixTrie(NUM_TOKENS, LENGTH)
+    first.load_state_dict(saved)
+    first.insert(as_tensor([(1, 1, 1, 1), (0, 1, 1, 1)]))
+    second.load_state_dict(saved)
+    assert second.find(as_tensor([(0, 1, 2, 0), (1, 1, 1, 1), (0, 1, 1, 1)])).tolist() == [0, -1, -1]

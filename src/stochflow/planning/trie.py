@@ -79,5 +79,5 @@ class PrefixTrie:
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.sequences = state["sequences"]
-        self.children = [state[f"children.{depth}"] for depth in range(self.length)]
+        self.children = [state[f"children.{depth}"].clone() for depth in range(self.length)]
         self.examples = [state[f"examples.{depth}"] for depth in range(self.length + 1)]
