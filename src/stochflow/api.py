@@ -203,7 +203,12 @@ def restore(directory: RunDirectory, config: Config) -> experiments.Experiment:
 def default_path(config: Config) -> Path:
     """Where a run goes when nobody says where."""
     channel = config.channel
-    noise = channel.kind if channel.kind in ("none", "confusion") else str(channel.noise)
+    if channel.file is not None:
+        noise = Path(channel.file).stem
+    elif channel.matrix is not None or channel.matrices is not None or channel.kind == "none":
+        noise = channel.kind
+    else:
+        noise = f"{channel.kind.removeprefix('uniform-slip')}-{channel.noise}"
     text = re.sub(r"[^\w.]+", "-", noise).strip("-")
     return Path("runs") / f"{config.task}-{config.method}-{text}-seed{config.seed}"
 
