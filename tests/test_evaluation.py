@@ -186,6 +186,27 @@ def test_the_dynamics_error_is_never_below_its_floor(name: str, depends_on: str,
     assert scattered["dynamics_ce"] > scattered["dynamics_ce_floor"] == untrained["dynamics_ce_floor"]
 
 
+def test_the_dynamics_error_is_averaged_over_visited_states_and_the_intentions_there(
+    generator: torch.Generator,
+) -> None:
+    network, channel = random_network(11), CHANNELS["positional"]
+    model = DynamicsModel(3, 4, "state")
+    model.initialise(generator)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(generator=generator)
+    walk = draw(network, Words(), channel, 5, generator).walk
+    terms = []
+    for word in walk.outcomes:
+        for position in range(4):
+            prefix, depth = word.unsqueeze(0), torch.tensor([position])
+            policy = network.at(prefix, depth).log_policy[0].detach().double().exp()
+            log_learned = model.log_matrices_at(prefix, depth)[0].detach().double()
+            terms.append(float(-(policy @ (channel.matrix(position) * log_learned).sum(dim=-1))))
+    found = dynamics_metrics(network, model, channel, walk)
+    assert found["dynamics_ce"] == pytest.approx(sum(terms) / len(terms), abs=1e-5)
+
+
 @pytest.mark.parametrize("name", CHANNELS)
 def test_the_known_dynamics_are_at_their_floor(name: str, generator: torch.Generator) -> None:
     network, channel = random_network(6), CHANNELS[name]
