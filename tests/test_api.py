@@ -182,8 +182,8 @@ def test_an_argument_that_is_wrong_is_refused_before_anything_is_written(tmp_pat
     [
         ({}, "tfbind8-sgfn-kl-0.25-seed0"),
         ({"channel": {"kind": "none"}}, "tfbind8-sgfn-kl-none-seed0"),
-        ({"channel": parse_noise("0.1,0.2"), "seed": 3}, "tfbind8-sgfn-kl-0.1-0.2-seed3"),
-        ({"channel": parse_noise("/a/b.csv"), "method": "sgfn-db"}, "tfbind8-sgfn-db-confusion-seed0"),
+        ({"channel": parse_noise("0.1,0.2"), "seed": 3}, "tfbind8-sgfn-kl-positional-0.1-0.2-seed3"),
+        ({"channel": parse_noise("/a/b.csv"), "method": "sgfn-db"}, "tfbind8-sgfn-db-b-seed0"),
     ],
 )
 def test_a_run_is_named_after_what_it_is(settings: dict[str, Any], name: str) -> None:
