@@ -15,7 +15,7 @@ ORDER = [
     ["errors"],
     ["seeding", "logmath", "files", "kmers", "metrics", "trajectory"],
     ["channels", "tasks", "config", "methods", "sequences", "replay", "checkpoint"],
-    ["exact", "models", "channel_config"],
+    ["enumerated", "models", "channel_config"],
     ["planning", "rollout"],
     ["objectives", "evaluation"],
     ["trainer", "runs"],

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from stochflow.channels import Channel, confusion, noiseless, positional_slip, uniform_slip
 from stochflow.config import resolve
-from stochflow.exact.tree import policy_log_marginals, terminal_log_probs
+from stochflow.enumerated.tree import policy_log_marginals, terminal_log_probs
 from stochflow.experiment import build, summarise
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.rollout import Exploration, NetworkSampler, Walk, rollout

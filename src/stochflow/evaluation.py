@@ -11,7 +11,7 @@ from torch import Tensor
 
 from stochflow.channels import Channel
 from stochflow.config import EvaluationConfig
-from stochflow.exact.tree import (
+from stochflow.enumerated.tree import (
     Attainable,
     attainable_optimum,
     kl_to_target,

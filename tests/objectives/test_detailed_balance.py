@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stochflow.channels import positional, uniform_slip
 from stochflow.config import resolve
-from stochflow.exact.tree import (
+from stochflow.enumerated.tree import (
     attainable_optimum,
     infeasible_share,
     kl_to_target,

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stochflow.channels import noiseless, uniform_slip
 from stochflow.config import ObjectiveConfig, resolve
-from stochflow.exact.tree import attainable_optimum, kl_to_target, terminal_log_probs
+from stochflow.enumerated.tree import attainable_optimum, kl_to_target, terminal_log_probs
 from stochflow.logmath import log_marginal, safe_log
 from stochflow.models.dynamics import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork, Heads

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from stochflow.channels import Channel, confusion, noiseless, positional_slip, uniform_slip
-from stochflow.exact.tree import attainable_optimum, policy_log_marginals, terminal_log_probs
+from stochflow.enumerated.tree import attainable_optimum, policy_log_marginals, terminal_log_probs
 from stochflow.logmath import safe_log
 from stochflow.planning.memory import ScoreMemory
 from stochflow.planning.plan import PLAN_TOLERANCE, Plan, make_plan

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stochflow.exact.optimum import blahut_arimoto
+from stochflow.enumerated.optimum import blahut_arimoto
 from stochflow.planning.trie import PrefixTrie
 
 PLAN_TOLERANCE = 1e-4

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from stochflow.channels import uniform_slip
-from stochflow.exact.optimum import StateOptimum, blahut_arimoto, water_filling
+from stochflow.enumerated.optimum import StateOptimum, blahut_arimoto, water_filling
 
 VALUES = st.lists(st.floats(-12.0, 12.0), min_size=2, max_size=6)
 ALPHAS = st.floats(0.0, 0.95)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from stochflow.channels import Channel
-from stochflow.exact.optimum import StateOptimum, blahut_arimoto, water_filling
+from stochflow.enumerated.optimum import StateOptimum, blahut_arimoto, water_filling
 from stochflow.logmath import log_marginal, safe_log
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from stochflow.channels import Channel, confusion, dna_synthesis, noiseless, positional_slip, uniform_slip
 from stochflow.errors import ConfigError
-from stochflow.exact.optimum import water_filling
-from stochflow.exact.tree import (
+from stochflow.enumerated.optimum import water_filling
+from stochflow.enumerated.tree import (
     attainable_optimum,
     infeasible_share,
     kl_to_target,
