@@ -13,9 +13,9 @@ import pandas as pd
 from stochflow import experiment as experiments
 from stochflow.channel_config import make_channel, parse_noise
 from stochflow.config import Config, parse_assignment, read_yaml, resolve
+from stochflow.enumerated.tree import infeasible_share
 from stochflow.errors import ConfigError, DataError
 from stochflow.evaluation import Summary, Truth, draw, samples_frame
-from stochflow.enumerated.tree import infeasible_share
 from stochflow.methods import method_settings
 from stochflow.runs import RunDirectory, check_free
 from stochflow.seeding import Generators

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from stochflow.channels import Channel, confusion, dna_synthesis, noiseless, positional_slip, uniform_slip
-from stochflow.errors import ConfigError
 from stochflow.enumerated.optimum import water_filling
 from stochflow.enumerated.tree import (
     attainable_optimum,
@@ -19,6 +18,7 @@ from stochflow.enumerated.tree import (
     terminal_log_probs,
     tv_to_target,
 )
+from stochflow.errors import ConfigError
 from stochflow.tasks.tfbind8 import TFBind8
 
 SKEWED = confusion([[0.7, 0.2, 0.1], [0.0, 0.5, 0.5], [0.3, 0.3, 0.4]])
