@@ -100,15 +100,17 @@ def test_stopping_and_resuming_changes_nothing(method: str, tmp_path: Path) -> N
     stop_after(tmp_path / "stopped", method, 1)
     assert stochflow.load(tmp_path / "stopped").summary.status == "interrupted"
     assert stochflow.load(tmp_path / "stopped").summary.steps == 1
-    train(tmp_path / "stopped", method, resume=True)
+    made: list[float] = []
+    train(tmp_path / "stopped", method, resume=True, listen=lambda record, _: made.append(record["step"]))
+    assert made == [2, 3, 4, 5]  # asking to stop saves what is there; nothing is made twice
     assert_same_run(tmp_path / "stopped", tmp_path / "straight")
 
     with pytest.raises(PowerCutError):
         train(tmp_path / "cut", method, listen=cut_after(3))
     assert stochflow.load(tmp_path / "cut").metrics["step"].tolist() == [1, 2, 3]
-    resumed_at: list[float] = []
-    train(tmp_path / "cut", method, resume=True, listen=lambda record, _: resumed_at.append(record["step"]))
-    assert resumed_at == [3, 4, 5]
+    made.clear()
+    train(tmp_path / "cut", method, resume=True, listen=lambda record, _: made.append(record["step"]))
+    assert made == [3, 4, 5]
     assert_same_run(tmp_path / "cut", tmp_path / "straight")
 
 
@@ -214,7 +216,7 @@ def test_resume_and_overwrite_exclude_each_other(copy: Path) -> None:
     assert snapshot(copy) == before
 
 
-# the command line in a process of its own, which sends itself a signal after the second step
+# the command line in a process of its own, which sends itself a signal after the third step
 SIGNALLED = """
 import os, signal, sys
 from stochflow import api, cli
@@ -226,7 +228,7 @@ train = api.train
 def signalled(*arguments, listen, **options):
     def listen_and_signal(record, progress):
         listen(record, progress)
-        if record["step"] == 2:
+        if record["step"] == 3:
             for number in numbers:
                 os.kill(os.getpid(), number)
     return train(*arguments, listen=listen_and_signal, **options)
@@ -252,8 +254,8 @@ def test_asking_to_stop_ends_cleanly_with_everything_written(name: str, finished
     assert "Traceback" not in process.stderr
     assert f"--resume --out {path}" in process.stderr.replace("\n", "")
     run = stochflow.load(path)
-    assert (run.summary.status, run.summary.steps) == ("interrupted", 2)
-    assert run.metrics["step"].tolist() == [1, 2]
+    assert (run.summary.status, run.summary.steps) == ("interrupted", 3)
+    assert run.metrics["step"].tolist() == [1, 2, 3]
     assert len((path / "samples.csv").read_text(encoding="utf-8").splitlines()) == 51
     assert run.evaluate() == run.summary
     train(path, resume=True)
