@@ -170,3 +170,8 @@ def test_child_values_ten_thousand_apart_stay_finite(alpha: float) -> None:
         torch.testing.assert_close(optimum.values.squeeze(), expected)
         torch.testing.assert_close(optimum.policies, double(0.0, 0.0, 1.0)[None])
         assert torch.isfinite(optimum.log_marginals).all()
+
+
+def test_without_noise_the_marginal_is_exact_even_where_its_probability_underflows() -> None:
+    values = torch.tensor([[0.0, -1000.0]], dtype=torch.float64)
+    assert water_filling(values, 0.0).log_marginals.tolist() == [[0.0, -1000.0]]

@@ -47,7 +47,8 @@ def water_filling(child_values: Tensor, alpha: float) -> StateOptimum:
     scale = scales.gather(-1, consistent.sum(dim=-1, keepdim=True).clamp_min(1) - 1)
     marginals = (scale * weights).clamp_min(floor)
     # above the floor log M is exact in log space even where exp V underflows
-    log_marginals = torch.where(marginals > floor, scale.log() + child_values - peak, safe_log(marginals))
+    above = marginals > floor if floor > 0 else torch.ones_like(marginals, dtype=torch.bool)
+    log_marginals = torch.where(above, scale.log() + child_values - peak, safe_log(marginals))
     values = (marginals * (child_values - log_marginals)).sum(dim=-1)
     policies = ((marginals - floor) / (1.0 - alpha)).clamp_min(0.0)
     return StateOptimum(values, log_marginals, policies / policies.sum(dim=-1, keepdim=True))

@@ -5,13 +5,13 @@ from torch import Tensor
 
 
 class PrefixTrie:
-    """Level t numbers the distinct prefixes of length t in order of arrival; level L are the sequences themselves.
+    """Level t numbers the distinct prefixes of length t, batch by batch; level L are the sequences themselves.
 
     Time and memory are linear in the number of stored prefixes, whatever the size of the space.
 
     Attributes:
         children: per level t < L, node of the next level for every token or −1, [num_nodes, K].
-        sequences: distinct sequences in order of arrival, [num_sequences, L].
+        sequences: distinct sequences by number, [num_sequences, L]; a later batch has higher numbers.
         examples: per level, the index of one sequence that starts with the node's prefix, [num_nodes].
     """
 
