@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from stochflow import experiment as experiments
-from stochflow.channel_config import make_channel, parse_noise
+from stochflow.channel_config import make_channel, parse_noise, with_matrix_inside
 from stochflow.config import Config, parse_assignment, read_yaml, resolve
 from stochflow.enumerated.tree import infeasible_share
 from stochflow.errors import ConfigError, DataError
@@ -135,6 +135,7 @@ def train(
         resolved = resolve_config(layers)
         path = Path(out) if out else default_path(resolved)
         check_free(path, overwrite)
+        resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
         experiment = experiments.build(resolved)
         directory = RunDirectory.create(path, resolved, overwrite)
     with stop_signal() as stop:

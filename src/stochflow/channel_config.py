@@ -31,6 +31,15 @@ def make_channel(config: ChannelConfig, num_tokens: int, length: int) -> Channel
     return channel
 
 
+def with_matrix_inside(config: ChannelConfig) -> ChannelConfig:
+    """The same channel with its file read into the settings: a run must not depend on a file that may change."""
+    if config.file is None:
+        return config
+    table = read_matrix(Path(config.file))
+    kind, field = ("confusion", "matrix") if table.ndim == 2 else ("positional", "matrices")
+    return ChannelConfig.model_validate({"kind": kind, field: table.tolist()})
+
+
 def parse_noise(noise: float | str) -> dict[str, Any]:
     """Channel settings from what `--noise` takes: α, none, dna-synthesis[:rate], α per position, or a matrix file."""
     text = str(noise).strip()
@@ -49,8 +58,6 @@ def parse_noise(noise: float | str) -> dict[str, Any]:
 def _build(config: ChannelConfig, num_tokens: int) -> Channel:
     if config.file is not None and config.kind in ("confusion", "positional"):
         table = read_matrix(Path(config.file))
-        if table.ndim not in (2, 3):
-            raise DataError(f"{config.file} does not hold a table of probabilities; give K rows of K numbers")
         return channels.confusion(table, config.file) if table.ndim == 2 else channels.positional(table, config.file)
     if config.kind == "none":
         return channels.noiseless(num_tokens)
@@ -81,12 +88,15 @@ def read_matrix(path: Path) -> torch.Tensor:
         else:
             content = parse_yaml(path.read_text(encoding="utf-8"))
             content = content["matrix"] if isinstance(content, dict) else content
-        return torch.as_tensor(content, dtype=torch.float64)
+        table = torch.as_tensor(content, dtype=torch.float64)
     except FileNotFoundError:
         raise DataError(f"the channel file {path} does not exist; check the path") from None
     except (OSError, ValueError, TypeError, KeyError, RuntimeError, OverflowError) as error:
         reason = " ".join(str(error).split())
         raise DataError(f"{path} does not hold a table of probabilities ({reason}); give K rows of K numbers") from None
+    if table.ndim not in (2, 3):
+        raise DataError(f"{path} does not hold a table of probabilities; give K rows of K numbers")
+    return table
 
 
 def _number(text: str) -> float:

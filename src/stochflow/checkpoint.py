@@ -60,6 +60,8 @@ def _load(path: Path) -> dict[str, Tensor]:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         data = path.with_suffix(".safetensors").read_bytes()
         expected, found_format = manifest["sha256"], manifest["format"]
+    except PermissionError as error:
+        raise DataError(f"{error.filename} may not be read; change its permissions") from None
     except (OSError, ValueError, KeyError, TypeError):
         raise DataError(f"the checkpoint {path.stem} in {path.parent} is incomplete") from None
     if found_format != FORMAT:

@@ -30,8 +30,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console()
-messages = Console(stderr=True)
+console = Console(emoji=False)
+messages = Console(stderr=True, emoji=False)
 
 _INTERRUPTED = 130
 NOISE_HELP = (
@@ -54,7 +54,8 @@ def root(
 ) -> None:
     if version:
         console.print(f"stochflow {__version__}", highlight=False)
-    elif context.invoked_subcommand is None:
+        raise typer.Exit
+    if context.invoked_subcommand is None:
         print(context.get_help())
 
 
@@ -94,9 +95,13 @@ def train(
         )
     _print_summary(run.summary)
     if run.summary.status == "interrupted":
-        messages.print(f"Stopped early; continue with `stochflow train --resume --out {run.path}`.", highlight=False)
+        messages.print(
+            f"Stopped early; continue with `stochflow train --resume --out {escape(str(run.path))}`.", highlight=False
+        )
     console.print(
-        f"Run directory: {run.path} (designs in samples.csv and samples.fasta)", highlight=False, soft_wrap=True
+        f"Run directory: {escape(str(run.path))} (designs in samples.csv and samples.fasta)",
+        highlight=False,
+        soft_wrap=True,
     )
 
 
@@ -116,7 +121,7 @@ def sample(
     if len(frame) < n:
         messages.print(f"Only {len(frame)} different designs were found in many draws.", highlight=False)
     if out is None:
-        sys.stdout.write(text)
+        print(text, end="")
         return
     try:
         write_atomically(out, text)
@@ -147,11 +152,11 @@ def exact(
     if as_json:
         print(json.dumps(result, indent=2))
         return
-    table = Table(title=f"Attainable optimum of {task}, β = {beta:g}, floor {floor:g}")
+    table = Table(title=f"Attainable optimum of {escape(task)}, β = {beta:g}, floor {floor:g}")
     for heading in ("noise", "min KL (nats)", "TV at that point", r"E\[score]", "log Z"):
         table.add_column(heading, justify="right")
     row = (f"{result[key]:.{digits}f}" for key, digits in _OPTIMUM_COLUMNS.items())
-    table.add_row(str(result["noise"]), *row)
+    table.add_row(escape(str(result["noise"])), *row)
     console.print(table)
     if "infeasible_share" in result:
         shares = ", ".join(f"{share:.3f}" for share in result["infeasible_share"])
@@ -192,7 +197,7 @@ def show_config(
     flags = {name: value for name, value in {"task": task, "method": method}.items() if value is not None}
     layers: list[dict[str, Any]] = [read_yaml(config) if config else {}]
     resolved = api.resolve_config([*layers, *(parse_assignment(text) for text in assignments or ()), flags])
-    sys.stdout.write(annotated_yaml(resolved))
+    print(annotated_yaml(resolved), end="")
     if dry_run:
         experiment = build(resolved)
         learner = experiment.trainer.learner
@@ -200,8 +205,8 @@ def show_config(
         for name, module in counts.items():
             messages.print(f"{name}: {sum(p.numel() for p in module.parameters()):,} parameters", highlight=False)
         messages.print(
-            f"would train on {learner.device} under the channel '{experiment.channel.name}' into "
-            f"{api.default_path(resolved)}; nothing was written",
+            f"would train on {learner.device} under the channel '{escape(experiment.channel.name)}' into "
+            f"{escape(str(api.default_path(resolved)))}; nothing was written",
             highlight=False,
         )
 
@@ -263,16 +268,18 @@ def _progress_line() -> Iterator[Any]:
     try:
         yield listen
     finally:
-        progress.stop()
+        if progress.live.is_started:
+            progress.stop()
 
 
 def _print_summary(summary: Summary) -> None:
-    table = Table(title=f"{summary.task}, {summary.method}, noise {summary.noise}, seed {summary.seed}")
+    title = f"{summary.task}, {summary.method}, noise {summary.noise}, seed {summary.seed}"
+    table = Table(title=escape(title))
     table.add_column("metric")
     table.add_column("value", justify="right")
     for name, value in summary.model_dump().items():
         shown = "–" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
-        table.add_row(name, shown, style="bold" if name == "regret" else None)
+        table.add_row(name, escape(shown), style="bold" if name == "regret" else None)
     console.print(table)
 
 

@@ -34,7 +34,7 @@ class ChannelConfig(_Settings):
 class RewardConfig(_Settings):
     """From score to reward."""
 
-    beta: float = Field(3.0, gt=0, description="Exponent β of the score.")
+    beta: float = Field(3.0, gt=0, le=1e3, description="Exponent β of the score.")
     floor: float = Field(1e-6, gt=0, description="Smallest reward, applied after the power.")
     ramp: float = Field(0.0, ge=0, description="Training steps over which β(t) rises from 1; 0 means β at once.")
 
@@ -43,8 +43,8 @@ class ModelConfig(_Settings):
     """The flow network."""
 
     kmers: list[int] = Field([1, 3, 5], min_length=1, description="k-mer lengths embedded along the prefix.")
-    width: int = Field(128, ge=1, description="Width of the body.")
-    num_layers: int = Field(2, ge=0, description="Residual layers after the embedding.")
+    width: int = Field(128, ge=1, le=2**14, description="Width of the body.")
+    num_layers: int = Field(2, ge=0, le=64, description="Residual layers after the embedding.")
 
     @model_validator(mode="after")
     def _positive_kmers(self) -> "ModelConfig":
@@ -63,8 +63,8 @@ class DynamicsConfig(_Settings):
     learning_rate: float = Field(0.02, gt=0, description="Adam learning rate, falling linearly to a tenth of it.")
     clip: float = Field(10.0, gt=0, description="Gradient-norm clip.")
     off_policy: bool = Field(True, description="Fit to the replay buffer instead of the fresh batch alone.")
-    rounds: int = Field(8, ge=1, description="Off-policy updates per training step.")
-    sample_size: int = Field(512, ge=1, description="Trajectories drawn from the buffer for each update.")
+    rounds: int = Field(8, ge=1, le=10**6, description="Off-policy updates per training step.")
+    sample_size: int = Field(512, ge=1, le=2**20, description="Trajectories drawn from the buffer for each update.")
 
 
 class ObjectiveConfig(_Settings):
@@ -93,14 +93,16 @@ class PlanConfig(_Settings):
     growth: float = Field(1.15, gt=1, description="Plan again when the memory has grown by this factor …")
     every: float = Field(0.04, gt=0, le=1, description="… or after this share of the budget.")
     bonus: float = Field(3.0, ge=0, description="Nats by which the behaviour prefers sequences not yet paid for.")
-    rows_per_level: int = Field(384, ge=1, description="States drawn per depth for one update.")
+    rows_per_level: int = Field(384, ge=1, le=2**20, description="States drawn per depth for one update.")
 
 
 class ExplorationConfig(_Settings):
     """How training trajectories differ from the policy's own; never used in evaluation."""
 
     epsilon: float = Field(0.0, ge=0, le=1, description="Share of uniformly random intentions.")
-    temperature: float = Field(1.0, gt=0, description="Intentions are drawn from softmax(logits/temperature).")
+    temperature: float = Field(
+        1.0, ge=1e-3, le=1e3, description="Intentions are drawn from softmax(logits/temperature)."
+    )
     restarts: float = Field(0.0, ge=0, le=1, description="Share of trajectories that start from a random prefix.")
 
 
@@ -110,9 +112,11 @@ class OptimiserConfig(_Settings):
     learning_rate: float = Field(6e-3, gt=0, description="Adam: warm-up, constant for half of the budget, cosine to 0.")
     warmup: float = Field(0.02, ge=0, le=0.5, description="Share of the budget for the warm-up.")
     clip: float = Field(10.0, gt=0, description="Gradient-norm clip.")
-    batch_size: int = Field(512, ge=2, description="Trajectories sampled per training step.")
-    updates: int = Field(24, ge=1, description="Updates per training step; all after the first use remembered data.")
-    replay_size: int = Field(_BATCHES_KEPT * 512, ge=1, description="Trajectories kept for replay.")
+    batch_size: int = Field(512, ge=2, le=2**20, description="Trajectories sampled per training step.")
+    updates: int = Field(
+        24, ge=1, le=10**6, description="Updates per training step; all after the first use remembered data."
+    )
+    replay_size: int = Field(_BATCHES_KEPT * 512, ge=1, le=2**26, description="Trajectories kept for replay.")
 
 
 class BudgetConfig(_Settings):
@@ -132,10 +136,12 @@ class BudgetConfig(_Settings):
 class EvaluationConfig(_Settings):
     """What is measured, and how often."""
 
-    every: float = Field(0.05, gt=0, le=1, description="Evaluate after this share of the budget.")
-    num_samples: int = Field(1000, ge=1, description="Designs drawn at the end and for the design metrics.")
+    every: float = Field(0.05, ge=1e-6, le=1, description="Evaluate after this share of the budget.")
+    num_samples: int = Field(1000, ge=1, le=2**20, description="Designs drawn at the end and for the design metrics.")
     mode_threshold: float | None = Field(None, description="Score above which a design may open a mode; task default.")
-    mode_distance: int = Field(2, ge=0, description="A new mode differs from all others in more letters than this.")
+    mode_distance: int = Field(
+        2, ge=0, le=10**6, description="A new mode differs from all others in more letters than this."
+    )
     reference: str | None = Field(None, description="File of known sequences (one per line, CSV or FASTA) for novelty.")
 
 
@@ -155,9 +161,11 @@ class Config(_Settings):
     optimiser: OptimiserConfig = Field(default_factory=OptimiserConfig)
     budget: BudgetConfig = Field(default_factory=lambda: BudgetConfig(trajectories=32_000))
     evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
-    checkpoint_every: float = Field(0.1, gt=0, le=1, description="Checkpoint after this share of the budget.")
+    checkpoint_every: float = Field(0.1, ge=1e-6, le=1, description="Checkpoint after this share of the budget.")
     device: str = Field("auto", description="auto, cpu, cuda, mps, or any torch device.")
-    threads: int = Field(1, ge=1, description="Threads of torch and BLAS; one is fastest for networks of this size.")
+    threads: int = Field(
+        1, ge=1, le=1024, description="Threads of torch and BLAS; one is fastest for networks of this size."
+    )
 
     @model_validator(mode="after")
     def _coherent(self) -> "Config":

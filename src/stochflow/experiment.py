@@ -47,6 +47,7 @@ class Experiment:
     channel: Channel
     truth: Truth | None
     trainer: Trainer
+    reference: torch.Tensor | None
 
     @property
     def network(self) -> FlowNetwork:
@@ -80,7 +81,9 @@ def build(config: Config) -> Experiment:
     )
     trainer = Trainer(learner, make_objective(learner), channel, task.score)
     truth = Truth(task, channel, reward) if task.enumerable else None
-    return Experiment(config, task, channel, truth, trainer)
+    known = config.evaluation.reference
+    reference = None if known is None else reference_tokens(Path(known), task)
+    return Experiment(config, task, channel, truth, trainer, reference)
 
 
 def make_objective(learner: Learner) -> Objective:
@@ -106,11 +109,9 @@ def run(experiment: Experiment, directory: RunDirectory, listen: Listener, stop:
                 record |= experiment.truth.judge(experiment.network)
             directory.append_metrics(record)
             if _crossed(before, trainer.progress, config.checkpoint_every):
-                trainer.require_finite_weights()
                 directory.save_checkpoint(trainer.state_dict(), trainer.step)
             listen(record, trainer.progress)
         if not trainer.finished:
-            trainer.require_finite_weights()
             directory.save_checkpoint(trainer.state_dict(), trainer.step)
         summary, sampled = summarise(experiment)
         directory.write_samples(samples_frame(sampled, experiment.task, trainer.learner.reward))
@@ -129,15 +130,12 @@ def summarise(experiment: Experiment, channel: Channel | None = None) -> tuple[S
     # from the seed alone, not from where training left its generators: evaluating again gives the same numbers
     generator = Generators(config.seed)["evaluation"]
     sampled = draw(network, task, channel, config.evaluation.num_samples, generator)
-    reference = None
-    if config.evaluation.reference is not None:
-        reference = reference_tokens(Path(config.evaluation.reference), task)
     exact = {"mean_score": float(sampled.scores.mean())} if truth is None else truth.optimum() | truth.judge(network)
     unknown = dict.fromkeys(("kl", "min_kl", "regret", "tv", "min_tv", "attainable_score", "log_z_true"))
     summary = Summary(
         **unknown
         | exact
-        | design_metrics(sampled, task, config.evaluation, reference)
+        | design_metrics(sampled, task, config.evaluation, experiment.reference)
         | dynamics_metrics(network, trainer.learner.dynamics, channel, sampled.walk),
         task=task.name,
         method=config.method,
@@ -170,8 +168,8 @@ def choose_device(name: str) -> torch.device:
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError, NotImplementedError):
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, NotImplementedError, ImportError):
         raise ConfigError(f"device '{name}' is not available here; use --device auto or cpu") from None
     return device
 

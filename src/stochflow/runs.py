@@ -40,12 +40,13 @@ class RunDirectory:
                 fresh.mkdir()
                 write_atomically(fresh / CONFIG, dump_yaml(config))
                 write_atomically(fresh / "versions.json", json.dumps(versions(), indent=2) + "\n")
-                if path.exists():
-                    path.rename(retired)
                 try:
+                    if path.exists():
+                        path.rename(retired)
                     fresh.rename(path)
-                except OSError:
-                    if retired.exists():
+                except BaseException:
+                    # whatever stopped us, the old run goes back before the workshop is cleared away
+                    if retired.exists() and not path.exists():
                         retired.rename(path)
                     raise
         except OSError as error:

@@ -149,6 +149,7 @@ class Trainer:
             num_updates += 1
             for name, term in terms.items():
                 sums[name] = sums.get(name, torch.zeros(())) + term.detach().cpu()
+        self.require_finite_weights()
         self.step += 1
         self.trajectories += len(fresh)
         self.seconds += time.perf_counter() - started
@@ -230,6 +231,6 @@ def require_finite(terms: Terms) -> None:
     for name, term in sorted(terms.items(), key=lambda item: item[0] == "loss"):
         if not bool(torch.isfinite(term).all()):
             raise NumericsError(
-                f"the term '{name}' became {float(term)}; the last good checkpoint is kept and can be sampled; "
-                "train again with a lower optimiser.learning_rate or a larger reward.floor"
+                f"the term '{name}' became {float(term.detach())}; the last good checkpoint is kept; "
+                "train again with a lower optimiser.learning_rate or dynamics.learning_rate, or a larger reward.floor"
             )
