@@ -30,7 +30,7 @@ METHODS: dict[str, Method] = {
     "sgfn-kl-gamma": Method(
         "SGFN-KL with the entropy ratio averaged over γ = 0.25, 0.5, 0.75, fading to zero.",
         "score memory, reward model, learned channel",
-        {"objective": {"gammas": [0.25, 0.5, 0.75], "lambda_ratio": 0.01, "lambda_dynamics": 0.01}},
+        {"objective": {"gammas": [0.25, 0.5, 0.75], "lambda_ratio": 0.003, "lambda_dynamics": 0.003}},
     ),
     "sgfn-kl-bootstrap": Method(
         "SGFN-KL state by state with log F bootstrapped from its own children.",
