@@ -101,7 +101,7 @@ class ExplorationConfig(_Settings):
 
     epsilon: float = Field(0.0, ge=0, le=1, description="Share of uniformly random intentions.")
     temperature: float = Field(
-        1.0, ge=1e-3, le=1e3, description="Intentions are drawn from softmax(logits/temperature)."
+        1.0, ge=1e-3, description="Intentions are drawn from softmax(logits/temperature)."
     )
     restarts: float = Field(0.0, ge=0, le=1, description="Share of trajectories that start from a random prefix.")
 
