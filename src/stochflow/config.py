@@ -100,9 +100,7 @@ class ExplorationConfig(_Settings):
     """How training trajectories differ from the policy's own; never used in evaluation."""
 
     epsilon: float = Field(0.0, ge=0, le=1, description="Share of uniformly random intentions.")
-    temperature: float = Field(
-        1.0, ge=1e-3, description="Intentions are drawn from softmax(logits/temperature)."
-    )
+    temperature: float = Field(1.0, ge=1e-3, description="Intentions are drawn from softmax(logits/temperature).")
     restarts: float = Field(0.0, ge=0, le=1, description="Share of trajectories that start from a random prefix.")
 
 
