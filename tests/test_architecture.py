@@ -14,7 +14,7 @@ SOURCE = Path(stochflow.__file__).parent
 ORDER = [
     ["errors"],
     ["seeding", "logmath", "files", "kmers", "metrics", "trajectory"],
-    ["channels", "tasks", "config", "methods", "sequences", "replay", "checkpoint"],
+    ["channels", "tasks", "config", "methods", "sequences", "replay", "checkpoint", "forecasting"],
     ["enumerated", "models", "channel_config"],
     ["planning", "rollout"],
     ["objectives", "evaluation"],

@@ -1,0 +1,1 @@
+"""Forecasting: series in, calibrated distributions out."""
