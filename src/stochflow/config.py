@@ -42,14 +42,22 @@ class RewardConfig(_Settings):
 class ModelConfig(_Settings):
     """The flow network."""
 
-    kmers: list[int] = Field([1, 3, 5], min_length=1, description="k-mer lengths embedded along the prefix.")
+    body: Literal["kmer", "transformer"] = Field("kmer", description="What reads a prefix: summed k-mers or attention.")
+    kmers: list[int] = Field([1, 3, 5], min_length=1, description="k-mer lengths embedded along the prefix (kmer).")
     width: int = Field(128, ge=1, le=2**14, description="Width of the body.")
-    num_layers: int = Field(2, ge=0, le=64, description="Residual layers after the embedding.")
+    num_layers: int = Field(2, ge=0, le=64, description="Residual layers or attention blocks after the embedding.")
+    heads: int = Field(4, ge=1, description="Attention heads; they divide the width (transformer).")
 
     @model_validator(mode="after")
     def _positive_kmers(self) -> "ModelConfig":
         if min(self.kmers) != 1:
             raise ValueError("kmers must contain 1 and no smaller number, or single letters would be invisible")
+        return self
+
+    @model_validator(mode="after")
+    def _whole_heads(self) -> "ModelConfig":
+        if self.body == "transformer" and self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of {self.heads} heads")
         return self
 
 

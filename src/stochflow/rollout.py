@@ -28,7 +28,7 @@ class NetworkSampler:
         self._network = network
         device = network.body.start.device
         self._tokens = torch.empty(batch_size, 0, dtype=torch.int64, device=device)
-        self._sums = network.body.start.expand(batch_size, -1)
+        self._sums = network.body.begin(batch_size)
 
     def log_policy(self) -> Tensor:
         return self._network.log_policy(self._sums).cpu()

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from stochflow.models.body import PrefixBody
+from stochflow.models.transformer import TransformerBody
+
+Body = PrefixBody | TransformerBody
 
 
 class Heads(NamedTuple):
@@ -25,12 +28,23 @@ class Heads(NamedTuple):
 
 
 class FlowNetwork(nn.Module):
-    """log F starts from the number of completions below a state, (L − t)·log K; both policies start uniform."""
+    """log F starts from the number of completions below a state, (L − t)·log K; both policies start uniform.
 
-    def __init__(self, num_tokens: int, length: int, kmers: tuple[int, ...], width: int, num_layers: int) -> None:
+    A given `body` of the same width takes the place of the k-mer body, and `kmers` and `num_layers` then say nothing.
+    """
+
+    def __init__(
+        self,
+        num_tokens: int,
+        length: int,
+        kmers: tuple[int, ...],
+        width: int,
+        num_layers: int,
+        body: TransformerBody | None = None,
+    ) -> None:
         super().__init__()
         self.num_tokens, self.length = num_tokens, length
-        self.body = PrefixBody(num_tokens, length, kmers, width, num_layers)
+        self.body: Body = PrefixBody(num_tokens, length, kmers, width, num_layers) if body is None else body
         self.policy_head = nn.Linear(width, num_tokens)
         self.backward_head = nn.Linear(width, num_tokens)
         self.flow_head = nn.Linear(width, 1)
@@ -59,7 +73,7 @@ class FlowNetwork(nn.Module):
         """log π(·|s) of the full prefix tree, level by level in lexicographic order; yields [K^t, K]."""
         device = self.body.start.device
         tokens = torch.zeros(1, 0, dtype=torch.int64, device=device)
-        sums = self.body.start.unsqueeze(0)
+        sums = self.body.begin(1)
         letters = torch.arange(self.num_tokens, device=device)
         for depth in range(self.length):
             yield self.log_policy(sums)
