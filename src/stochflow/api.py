@@ -211,7 +211,8 @@ def default_path(config: Config) -> Path:
     else:
         noise = f"{channel.kind.removeprefix('uniform-slip')}-{channel.noise}"
     text = re.sub(r"[^\w.]+", "-", noise).strip("-")
-    return Path("runs") / f"{config.task}-{config.method}-{text}-seed{config.seed}"
+    task = config.task.replace(":", "-")
+    return Path("runs") / f"{task}-{config.method}-{text}-seed{config.seed}"
 
 
 @contextlib.contextmanager

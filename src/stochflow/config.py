@@ -42,14 +42,45 @@ class RewardConfig(_Settings):
 class ModelConfig(_Settings):
     """The flow network."""
 
-    kmers: list[int] = Field([1, 3, 5], min_length=1, description="k-mer lengths embedded along the prefix.")
+    body: Literal["kmer", "transformer"] = Field("kmer", description="What reads a prefix: summed k-mers or attention.")
+    kmers: list[int] = Field([1, 3, 5], min_length=1, description="k-mer lengths embedded along the prefix (kmer).")
     width: int = Field(128, ge=1, le=2**14, description="Width of the body.")
-    num_layers: int = Field(2, ge=0, le=64, description="Residual layers after the embedding.")
+    num_layers: int = Field(2, ge=0, le=64, description="Residual layers or attention blocks after the embedding.")
+    heads: int = Field(4, ge=1, description="Attention heads; they divide the width (transformer).")
 
     @model_validator(mode="after")
     def _positive_kmers(self) -> "ModelConfig":
         if min(self.kmers) != 1:
             raise ValueError("kmers must contain 1 and no smaller number, or single letters would be invisible")
+        return self
+
+    @model_validator(mode="after")
+    def _whole_heads(self) -> "ModelConfig":
+        if self.body == "transformer" and self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of {self.heads} heads")
+        return self
+
+
+class ContextConfig(_Settings):
+    """The context encoder: what the policy and the dynamics may know beyond the prefix."""
+
+    width: int = Field(64, ge=2, le=2**14, description="Width of the memory and of the pooled vector.")
+    heads: int = Field(4, ge=1, description="Attention heads; they divide the width.")
+    layers: int = Field(2, ge=0, le=64, description="Self-attention blocks.")
+    dropout: float = Field(0.0, ge=0, lt=1, description="Share of each residual branch that training sets to zero.")
+    position: Literal["learned", "sinusoidal", "continuous", "none"] = Field(
+        "none", description="A table, sinusoids of the index, sinusoids of real-valued times, or a set."
+    )
+    max_length: int = Field(512, ge=1, le=2**20, description="Rows of the table of learned positions.")
+    num_tokens: int = Field(0, ge=0, le=2**20, description="Different tokens; 0 for contexts without tokens.")
+    num_features: int = Field(0, ge=0, le=2**20, description="Real features per element; 0 for contexts without any.")
+
+    @model_validator(mode="after")
+    def _buildable(self) -> "ContextConfig":
+        if self.width % self.heads or self.width % 2:
+            raise ValueError("width must be even and a multiple of heads")
+        if not self.num_tokens and not self.num_features:
+            raise ValueError("set num_tokens, num_features or both, or there is nothing to encode")
         return self
 
 

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from stochflow.channel_config import make_channel
 from stochflow.channels import Channel
-from stochflow.config import Config
+from stochflow.config import Config, ModelConfig
 from stochflow.errors import ConfigError, DataError
 from stochflow.evaluation import (
     Sampled,
@@ -23,6 +23,7 @@ from stochflow.evaluation import (
 )
 from stochflow.models.dynamics import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
+from stochflow.models.transformer import TransformerBody
 from stochflow.objectives.base import Learner, Objective
 from stochflow.objectives.detailed_balance import DetailedBalance
 from stochflow.objectives.divergence import BootstrappedKL, TrajectoryKL
@@ -61,8 +62,7 @@ def build(config: Config) -> Experiment:
     reward = Reward(**config.reward.model_dump())
     device = choose_device(config.device)
     generators = Generators(config.seed)
-    model = config.model
-    network = FlowNetwork(task.num_tokens, task.length, tuple(model.kmers), model.width, model.num_layers)
+    network = make_network(config.model, task)
     network.initialise(generators["init"])
     dynamics: DynamicsModel | KnownDynamics
     if config.dynamics.kind == "known":
@@ -84,6 +84,15 @@ def build(config: Config) -> Experiment:
     known = config.evaluation.reference
     reference = None if known is None else reference_tokens(Path(known), task)
     return Experiment(config, task, channel, truth, trainer, reference)
+
+
+def make_network(model: ModelConfig, task: Task) -> FlowNetwork:
+    """The flow network that the config names, its weights not yet drawn."""
+    shape = (task.num_tokens, task.length)
+    body = None
+    if model.body == "transformer":
+        body = TransformerBody(*shape, model.width, model.num_layers, model.heads)
+    return FlowNetwork(*shape, tuple(model.kmers), model.width, model.num_layers, body)
 
 
 def make_objective(learner: Learner) -> Objective:

@@ -24,14 +24,14 @@ class Sampler(Protocol):
 class NetworkSampler:
     """The policy network, with its first layer computed incrementally."""
 
-    def __init__(self, network: FlowNetwork, batch_size: int) -> None:
-        self._network = network
+    def __init__(self, network: FlowNetwork, batch_size: int, context: Tensor | None = None) -> None:
+        self._network, self._context = network, context
         device = network.body.start.device
         self._tokens = torch.empty(batch_size, 0, dtype=torch.int64, device=device)
-        self._sums = network.body.start.expand(batch_size, -1)
+        self._sums = network.body.begin(batch_size)
 
     def log_policy(self) -> Tensor:
-        return self._network.log_policy(self._sums).cpu()
+        return self._network.log_policy(self._sums, self._context).cpu()
 
     def advance(self, outcomes: Tensor) -> None:
         self._tokens = torch.cat([self._tokens, outcomes.to(self._tokens.device).unsqueeze(-1)], dim=1)

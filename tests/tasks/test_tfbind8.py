@@ -1,4 +1,4 @@
-"""The measured SIX6 table: known values, its symmetry, and refusal of a table that is not the published one."""
+"""The measured tables: known values, its symmetry, and refusal of a table that is not the published one."""
 
 import zlib
 from collections.abc import Callable
@@ -9,9 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from stochflow.errors import DataError
+from stochflow.errors import ConfigError, DataError
 from stochflow.tasks import tfbind8 as module
-from stochflow.tasks.tfbind8 import TFBind8, canonical_codes, pack_table, read_table, reverse_complement_codes
+from stochflow.tasks.tfbind8 import (
+    FACTORS,
+    TFBind8,
+    canonical_codes,
+    pack_table,
+    read_table,
+    reverse_complement_codes,
+    table_name,
+)
 
 TABLE_PATH = resources.files("stochflow.tasks") / "data" / module.TABLE
 
@@ -116,3 +124,46 @@ def test_a_damaged_table_is_a_data_error(
     monkeypatch.setattr(module.resources, "files", lambda package: tmp_path)
     with pytest.raises(DataError, match=r"is damaged .*rebuild"):
         TFBind8()
+
+
+OTHERS = sorted(set(FACTORS) - {"SIX6"})
+# the core that is known to be bound by the factor's family, and the E-scores that its table spans
+KNOWN = {
+    "ARX": ("TAATT", (-0.47351, 0.49840)),
+    "HOXC4": ("TAATT", (-0.49277, 0.49545)),
+    "ISX": ("TAATT", (-0.44102, 0.49531)),
+    "MSX2": ("TAATT", (-0.47973, 0.49500)),
+    "PAX4": ("TAATT", (-0.48200, 0.49550)),
+    "PITX2": ("TAATCC", (-0.46285, 0.49726)),
+    "VAX2": ("TAATT", (-0.48042, 0.49821)),
+    "ZNF655": (None, (-0.50000, 0.49831)),
+}
+
+
+@pytest.mark.parametrize("factor", OTHERS)
+def test_the_other_factors_span_their_published_range(factor: str) -> None:
+    e_scores = read_table(factor)
+    assert (e_scores.min(), e_scores.max()) == KNOWN[factor][1]
+    path = resources.files("stochflow.tasks") / "data" / table_name(factor)
+    assert zlib.decompress(pack_table(e_scores[canonical_codes()], factor)) == zlib.decompress(path.read_bytes())
+    assert len(path.read_bytes()) < 75_000
+
+
+@pytest.mark.parametrize("factor", [factor for factor in OTHERS if KNOWN[factor][0]])
+def test_homeodomains_bind_their_family_core(factor: str) -> None:
+    task, core = TFBind8(factor), KNOWN[factor][0]
+    best = task.alphabet.decode(task.all_sequences[task.all_scores.argsort(descending=True)[:40]])
+    complement = core[::-1].translate(str.maketrans("ACGT", "TGCA"))
+    assert sum(core in word or complement in word for word in best) >= 30
+
+
+def test_every_factor_is_a_landscape_of_its_own() -> None:
+    scores = np.stack([read_table(factor) for factor in FACTORS])
+    correlations = np.corrcoef(scores)[~np.eye(len(FACTORS), dtype=bool)]
+    assert correlations.min() > 0.3
+    assert correlations.max() < 0.95
+
+
+def test_an_unknown_factor_lists_those_there_are() -> None:
+    with pytest.raises(ConfigError, match="unknown transcription factor 'FOO'; choose one of: SIX6, ARX"):
+        TFBind8("FOO")

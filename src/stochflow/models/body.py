@@ -76,6 +76,10 @@ class PrefixBody(nn.Module):
         bags = functional.embedding_bag(indices, self.embedding.weight, mode="sum", padding_idx=0)
         return bags + self.start
 
+    def begin(self, batch_size: int) -> Tensor:
+        """Sums of the empty prefix, [batch, width]: what `extend` starts from."""
+        return self.start.expand(batch_size, -1)
+
     def extend(self, sums: Tensor, tokens: Tensor) -> Tensor:
         """Sums after one more token, where `tokens` [batch, time] ends with it; [batch, width] → same."""
         time = tokens.shape[1]

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from stochflow.channels import Channel
 from stochflow.models.body import PrefixBody
+from stochflow.models.conditioning import per_row
 
 DependsOn = Literal["intention", "position", "state"]
 _STATE_WIDTH = 64
@@ -16,10 +17,13 @@ class DynamicsModel(nn.Module):
     """Logits of the outcome given the intention: one K×K table, plus a table per position, plus a state network.
 
     Every part starts at zero, so P̂ starts uniform. The intention table is shared by all states and learns first;
-    the others learn what is left.
+    the others learn what is left. With a `context_width` a linear map of the context c is added too: P̂(b|s,a,c). Both
+    methods take c as one vector per row or one for all; without it the model's own `context` counts, zero until set.
     """
 
-    def __init__(self, num_tokens: int, length: int, depends_on: DependsOn) -> None:
+    context: Tensor
+
+    def __init__(self, num_tokens: int, length: int, depends_on: DependsOn, context_width: int = 0) -> None:
         super().__init__()
         self.num_tokens, self.length = num_tokens, length
         self.intention = nn.Parameter(torch.zeros(num_tokens, num_tokens))
@@ -28,19 +32,26 @@ class DynamicsModel(nn.Module):
         if depends_on == "state":
             self.state_body = PrefixBody(num_tokens, length, (1,), _STATE_WIDTH, num_layers=1)
             self.state_head = nn.Linear(_STATE_WIDTH, num_tokens * num_tokens)
+        self.context_head: nn.Linear | None = None
+        if context_width:
+            self.context_head = nn.Linear(context_width, num_tokens * num_tokens)
+            self.register_buffer("context", torch.zeros(context_width))
 
     def initialise(self, generator: torch.Generator) -> None:
         if self.state_body is not None:
             self.state_body.initialise(generator)
             nn.init.zeros_(self.state_head.weight)
             nn.init.zeros_(self.state_head.bias)
+        if self.context_head is not None:
+            nn.init.zeros_(self.context_head.weight)
+            nn.init.zeros_(self.context_head.bias)
 
     @property
     def sees_state(self) -> bool:
         """False when P̂ is the same for all prefixes of one length."""
         return self.state_body is not None
 
-    def log_matrices(self, tokens: Tensor) -> Tensor:
+    def log_matrices(self, tokens: Tensor, context: Tensor | None = None) -> Tensor:
         """log P̂(b|s_t,a) before each position; [batch, time] → [batch or 1, time, K, K].
 
         The state at time t is the prefix tokens[:, :t]; a table that no state enters is returned once for all.
@@ -52,9 +63,9 @@ class DynamicsModel(nn.Module):
         if self.state_body is not None:
             features = self.state_body.features(self.state_body.prefix_sums(tokens[:, :-1]))
             logits = logits + self.state_head(features).unflatten(-1, (self.num_tokens, self.num_tokens))
-        return torch.log_softmax(logits, dim=-1)
+        return torch.log_softmax(self._with_context(logits, context), dim=-1)
 
-    def log_matrices_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
+    def log_matrices_at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Tensor:
         """log P̂(b|s,a) at one prefix per row; [rows, time], [rows] → [rows, K, K]."""
         logits = self.intention.expand(len(depths), -1, -1)
         if self.position is not None:
@@ -62,7 +73,16 @@ class DynamicsModel(nn.Module):
         if self.state_body is not None:
             features = self.state_body.features(self.state_body.sums_at(tokens, depths))
             logits = logits + self.state_head(features).unflatten(-1, (self.num_tokens, self.num_tokens))
-        return torch.log_softmax(logits, dim=-1)
+        return torch.log_softmax(self._with_context(logits, context), dim=-1)
+
+    def _with_context(self, logits: Tensor, context: Tensor | None) -> Tensor:
+        """Logits plus what the context adds to every state of its row; [..., K, K] → the same."""
+        if self.context_head is None:
+            if context is not None:
+                raise ValueError("the dynamics model was built without a context; give it a context_width")
+            return logits
+        added = per_row(self.context_head(self.context if context is None else context), logits.ndim - 1)
+        return logits + added.unflatten(-1, (self.num_tokens, self.num_tokens))
 
 
 class KnownDynamics(nn.Module):
@@ -75,10 +95,10 @@ class KnownDynamics(nn.Module):
         super().__init__()
         self.register_buffer("log_table", channel.log_matrices(length).float(), persistent=False)
 
-    def log_matrices(self, tokens: Tensor) -> Tensor:
+    def log_matrices(self, tokens: Tensor, context: Tensor | None = None) -> Tensor:
         return self.log_table[: tokens.shape[1]].unsqueeze(0)
 
-    def log_matrices_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
+    def log_matrices_at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Tensor:
         return self.log_table[depths]
 
 

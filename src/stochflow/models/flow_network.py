@@ -8,6 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from stochflow.models.body import PrefixBody
+from stochflow.models.conditioning import Conditioner
+from stochflow.models.transformer import TransformerBody
+
+Body = PrefixBody | TransformerBody
 
 
 class Heads(NamedTuple):
@@ -25,51 +29,86 @@ class Heads(NamedTuple):
 
 
 class FlowNetwork(nn.Module):
-    """log F starts from the number of completions below a state, (L − t)·log K; both policies start uniform."""
+    """log F starts from the number of completions below a state, (L − t)·log K; both policies start uniform.
 
-    def __init__(self, num_tokens: int, length: int, kmers: tuple[int, ...], width: int, num_layers: int) -> None:
+    A given `body` of the same width takes the place of the k-mer body, and `kmers` and `num_layers` then say nothing.
+    With a `context_width` everything is given a context c as well: π(a|s,c), π_B(a|s',c), log F(s|c). Every method
+    takes c as one vector per row, [rows, context_width], or one for all, [context_width]; without it the network's own
+    `context` counts, which is zero until it is set.
+    """
+
+    context: Tensor
+
+    def __init__(
+        self,
+        num_tokens: int,
+        length: int,
+        kmers: tuple[int, ...],
+        width: int,
+        num_layers: int,
+        body: TransformerBody | None = None,
+        context_width: int = 0,
+    ) -> None:
         super().__init__()
         self.num_tokens, self.length = num_tokens, length
-        self.body = PrefixBody(num_tokens, length, kmers, width, num_layers)
+        self.body: Body = PrefixBody(num_tokens, length, kmers, width, num_layers) if body is None else body
         self.policy_head = nn.Linear(width, num_tokens)
         self.backward_head = nn.Linear(width, num_tokens)
         self.flow_head = nn.Linear(width, 1)
+        self.conditioner = Conditioner(width, context_width) if context_width else None
+        if context_width:
+            self.register_buffer("context", torch.zeros(context_width))
 
     def initialise(self, generator: torch.Generator) -> None:
         self.body.initialise(generator)
         for head in (self.policy_head, self.backward_head, self.flow_head):
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
+        if self.conditioner is not None:
+            self.conditioner.initialise(generator)
 
-    def all_prefixes(self, tokens: Tensor) -> Heads:
+    def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at every prefix, the empty one first; [batch, time] → [batch, time + 1, ...]."""
         depths = torch.arange(tokens.shape[1] + 1, device=tokens.device)
-        return self._heads(self.body.prefix_sums(tokens), depths)
+        return self._heads(self.body.prefix_sums(tokens), depths, context)
 
-    def at(self, tokens: Tensor, depths: Tensor) -> Heads:
+    def at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, ...]."""
-        return self._heads(self.body.sums_at(tokens, depths), depths)
+        return self._heads(self.body.sums_at(tokens, depths), depths, context)
 
-    def log_policy(self, sums: Tensor) -> Tensor:
+    def log_policy(self, sums: Tensor, context: Tensor | None = None) -> Tensor:
         """log π from the body's summed embeddings alone; [..., width] → [..., K]."""
-        return torch.log_softmax(self.policy_head(self.body.features(sums)), dim=-1)
+        return torch.log_softmax(self.policy_head(self._features(sums, context)), dim=-1)
+
+    def log_z(self, context: Tensor) -> Tensor:
+        """log Z(c) as the network has it: log F of the empty prefix; [rows, context_width] → [rows]."""
+        empty = torch.empty(len(context), 0, dtype=torch.int64, device=context.device)
+        return self.all_prefixes(empty, context).log_flow.squeeze(-1)
 
     @torch.no_grad()
-    def tree_log_policies(self) -> Iterator[Tensor]:
+    def tree_log_policies(self, context: Tensor | None = None) -> Iterator[Tensor]:
         """log π(·|s) of the full prefix tree, level by level in lexicographic order; yields [K^t, K]."""
         device = self.body.start.device
         tokens = torch.zeros(1, 0, dtype=torch.int64, device=device)
-        sums = self.body.start.unsqueeze(0)
+        sums = self.body.begin(1)
         letters = torch.arange(self.num_tokens, device=device)
         for depth in range(self.length):
-            yield self.log_policy(sums)
+            yield self.log_policy(sums, context)
             if depth + 1 < self.length:
                 parents = tokens.repeat_interleave(self.num_tokens, dim=0)
                 tokens = torch.cat([parents, letters.repeat(len(tokens)).unsqueeze(-1)], dim=1)
                 sums = self.body.extend(sums.repeat_interleave(self.num_tokens, dim=0), tokens)
 
-    def _heads(self, sums: Tensor, depths: Tensor) -> Heads:
+    def _features(self, sums: Tensor, context: Tensor | None) -> Tensor:
         features = self.body.features(sums)
+        if self.conditioner is not None:
+            return self.conditioner(features, self.context if context is None else context)
+        if context is not None:
+            raise ValueError("the network was built without a context; give it a context_width")
+        return features
+
+    def _heads(self, sums: Tensor, depths: Tensor, context: Tensor | None) -> Heads:
+        features = self._features(sums, context)
         completions = (self.length - depths) * math.log(self.num_tokens)
         return Heads(
             log_policy=torch.log_softmax(self.policy_head(features), dim=-1),

@@ -1,0 +1,39 @@
+"""Features of a prefix, read in the light of a context."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stochflow.models.attention import initialise_linears
+
+
+class Conditioner(nn.Module):
+    """h ← h + W₂·gelu((W₁·h)⊙(1 + A·c) + B·c): the context scales and shifts what the features say.
+
+    W₂ starts at zero, so a conditional network starts as the unconditional one.
+    """
+
+    def __init__(self, width: int, context_width: int) -> None:
+        super().__init__()
+        self.read = nn.Linear(width, width)
+        self.modulation = nn.Linear(context_width, 2 * width)
+        self.write = nn.Linear(width, width)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        initialise_linears(self, generator)
+        nn.init.zeros_(self.write.weight)
+
+    def forward(self, features: Tensor, context: Tensor) -> Tensor:
+        """Conditioned features, same shape.
+
+        Args:
+            features: [batch, width] or [batch, time, width].
+            context: one vector per row, [batch, context_width], or one for all, [context_width].
+        """
+        scale, shift = per_row(self.modulation(context), features.ndim).chunk(2, dim=-1)
+        return features + self.write(functional.gelu(self.read(features) * (1.0 + scale) + shift))
+
+
+def per_row(values: Tensor, ndim: int) -> Tensor:
+    """[batch, size] → [batch, 1, …, size] with `ndim` dimensions; one vector for all stays [size]."""
+    return values if values.ndim == 1 else values.reshape(len(values), *[1] * (ndim - 2), -1)
