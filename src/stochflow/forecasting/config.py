@@ -1,0 +1,49 @@
+"""Settings of a forecaster."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class ForecastConfig(BaseModel):
+    """Everything that can be set; the defaults are what `docs/forecasting.md` measures."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, validate_default=True, allow_inf_nan=False, frozen=True)
+
+    network: Literal["auto", "none", "mlp", "transformer"] = Field(
+        "auto", description="What refines the anchor; auto takes what the validation CRPS prefers, none included."
+    )
+    objective: Literal["forward-kl", "sgfn-db", "sgfn-kl"] = Field(
+        "forward-kl", description="Likelihood of what happened, or balance or divergence from exp(−error/τ)."
+    )
+    point_loss: Literal["none", "mse", "mae"] = Field(
+        "none", description="Extra term on the predictive mean (mse) or median (mae)."
+    )
+    point_weight: float = Field(0.1, ge=0, description="Weight of the extra term.")
+    reward_scale: float = Field(1.0, gt=0, description="τ of the reward exp(−error/τ), in units of the anchor's noise.")
+    entropy_weight: float = Field(0.0, ge=0, description="Weight of the log entropy ratio r_γ.")
+    width: int = Field(64, ge=2, le=2**12, description="Width of the network.")
+    learning_rate: float = Field(3e-3, gt=0, description="Adam's step.")
+    weight_decay: float = Field(0.01, ge=0, description="Pull of the weights to zero.")
+    prior_strength: float = Field(
+        10.0, ge=0, description="How many time steps of data the anchor's own forecast is worth against the network's."
+    )
+    averaging: float = Field(0.95, ge=0, lt=1, description="Decay of the running mean of the weights that is kept.")
+    max_steps: int = Field(2000, ge=0, description="Most updates of the network.")
+    check_every: int = Field(50, ge=1, description="Updates between two looks at the validation CRPS.")
+    patience: int = Field(6, ge=1, description="Looks without progress before training ends.")
+    min_gain: float = Field(0.01, ge=0, lt=1, description="Share by which a network must beat the bare anchor.")
+    batch_size: int = Field(512, ge=1, description="States per update.")
+    num_bins: int = Field(129, ge=9, le=4097, description="Tokens of a value, both open ends included.")
+    num_intentions: int = Field(17, ge=3, le=1025, description="Tokens the policy can intend; odd, the middle is the anchor.")
+    train_members: int = Field(4, ge=1, description="Anchors per series whose residuals the network learns from.")
+    validation_origins: int = Field(32, ge=1, description="Origins on which training is judged.")
+    validation_paths: int = Field(64, ge=2, description="Paths per origin for that.")
+    context_length: int = Field(96, ge=2, le=2**14, description="Steps of the past that the context encoder reads.")
+    context_width: int = Field(32, ge=2, description="Width of the context encoder.")
+    context_layers: int = Field(2, ge=1, description="Attention blocks of the context encoder.")
+    position: Literal["learned", "sinusoidal", "continuous"] = Field(
+        "continuous", description="How the context encoder knows when; continuous uses the real gaps."
+    )
+    num_paths: int = Field(1000, ge=2, description="Paths of a forecast when the caller does not say.")
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of all random numbers.")

@@ -1,0 +1,142 @@
+"""Paths into the future, outcome by outcome, re-anchored at every step: the one loop over time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stochflow.forecasting.anchors import Anchors
+from stochflow.forecasting.kernel import NoiseKernel
+from stochflow.forecasting.network import ForecastNetwork
+from stochflow.forecasting.rhythm import Rhythm
+from stochflow.forecasting.series import Series
+from stochflow.forecasting.states import residual_window, state_features
+from stochflow.forecasting.tokens import TokenBins
+
+# values of z beyond this are explosions of a member, not forecasts
+_LIMIT = 50.0
+
+
+@dataclass
+class Starts:
+    """Where paths begin: rows are paths, `steps` = horizon. All float64.
+
+    Attributes:
+        values, errors: z and e before the origin, latest last, [rows, W].
+        residuals: surprises before the origin, latest last, [rows, R].
+        offsets: the anchor's intercept, calendar and features at each step ahead, [rows, steps].
+        outside: what the network is told of each step ahead, [rows, steps, F].
+        recall, forget, lag_weights: the anchor's weights, [rows, 3], [rows, 3], [rows, lags].
+        scale: [rows, 6]: noise scale, floor, ceiling, centre, spread and the transform's number.
+        context: row of the context's vector, [rows].
+    """
+
+    values: Tensor
+    errors: Tensor
+    residuals: Tensor
+    offsets: Tensor
+    outside: Tensor
+    recall: Tensor
+    forget: Tensor
+    lag_weights: Tensor
+    scale: Tensor
+    context: Tensor
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+_TRANSFORM_NUMBER = {"identity": 0.0, "root": 1.0, "log": 2.0}
+
+
+def starts(
+    series: Series, anchors: Anchors, origins: list[int], horizon: int, num_paths: int, offset: float = 0.5
+) -> Starts:
+    """`num_paths` per origin, members in proportion to their weight; rows are ordered by origin.
+
+    An origin is the index of the first value to forecast. `offset` in [0, 1) shifts the even spacing of members.
+    """
+    places = (np.arange(num_paths) + offset) / num_paths
+    chosen = np.minimum(np.searchsorted(np.cumsum(anchors.weight), places), len(anchors.weight) - 1)
+    member, origin = np.tile(chosen, len(origins)), np.repeat(origins, num_paths)
+    window, past = anchors.rhythm.window, residual_window(anchors.rhythm)
+    ahead = origin[:, None] + np.arange(horizon)
+    outside = series.outside[ahead]
+    values, errors = (_before(array, member, origin, window) for array in (anchors.values, anchors.errors))
+    residuals = np.nan_to_num(_before(anchors.residuals, member, origin, past, fill=0.0))
+    offsets = np.einsum("rhf,rf->rh", outside, anchors.feature_weights[member]) + anchors.intercept[member, None]
+    numbers = np.array([_TRANSFORM_NUMBER[name] for name in anchors.transform])
+    columns = (anchors.noise_scale, anchors.floor, anchors.ceiling, anchors.centre, anchors.spread, numbers)
+    scale = np.stack(columns, axis=1)[member]
+    rows = (values, errors, residuals, offsets, outside)
+    weights = (anchors.recall[member], anchors.forget[member], anchors.lag_weights[member], scale)
+    tensors = [torch.as_tensor(array, dtype=torch.float64) for array in (*rows, *weights)]
+    return Starts(*tensors, context=torch.as_tensor(np.repeat(np.arange(len(origins)), num_paths)))
+
+
+def _before(array: np.ndarray, member: np.ndarray, origin: np.ndarray, width: int, fill: float | None = None):
+    """The last `width` entries before each origin, [rows, width]; before the start the first value, or `fill`."""
+    index = origin[:, None] + np.arange(-width, 0)
+    found = array[member[:, None], np.maximum(index, 0)]
+    return found if fill is None else np.where(index < 0, fill, found)
+
+
+@torch.no_grad()
+def sample_paths(
+    start: Starts,
+    rhythm: Rhythm,
+    network: ForecastNetwork | None,
+    kernel: NoiseKernel,
+    bins: TokenBins,
+    generator: torch.Generator,
+    contexts: Tensor | None = None,
+) -> Tensor:
+    """Values y of every path, [rows, steps]. Without a network the intention is always the anchor itself."""
+    rows, steps = start.offsets.shape
+    window, past = start.values.shape[1], start.residuals.shape[1]
+    values, errors, residuals = (
+        torch.cat([before, before.new_zeros(rows, steps)], dim=1)
+        for before in (start.values, start.errors, start.residuals)
+    )
+    noise_scale, floor, ceiling, centre, spread, transform = start.scale.unbind(dim=1)
+    near = [1, rhythm.season, rhythm.season + 1]
+    context = contexts[start.context] if contexts is not None else None
+    uniform = torch.rand(steps, 3, rows, dtype=torch.float64, generator=generator)
+    for step in range(steps):
+        now = window + step
+        smooth = sum(
+            start.recall[:, index] * values[:, now - lag] + start.forget[:, index] * errors[:, now - lag]
+            for index, lag in enumerate(near)
+        )
+        lagged = values[:, [now - lag for lag in rhythm.lags]]
+        fitted = smooth + (lagged * start.lag_weights).sum(dim=1) + start.offsets[:, step]
+        surprise = kernel.quantile(uniform[step, 0])
+        if network is not None:
+            seen = residuals[:, step : past + step], values[:, step:now], fitted, start.outside[:, step]
+            heads = network(state_features(*seen, rhythm), context)
+            cumulative = heads.log_policy.double().exp().cumsum(dim=-1)
+            intended = (uniform[step, 1].unsqueeze(-1) > cumulative).sum(dim=-1).clamp_max(cumulative.shape[-1] - 1)
+            stretch = heads.log_stretch.double().exp()
+            surprise = surprise * torch.where(surprise < 0, stretch[:, 0], stretch[:, 1])
+            surprise = surprise + network.intentions[intended]
+        surprise = bins.spread(bins.encode(surprise), uniform[step, 2])
+        value = (fitted + noise_scale * surprise).clamp(-_LIMIT, _LIMIT)
+        value = torch.minimum(torch.maximum(value, floor), ceiling)
+        values[:, now], errors[:, now] = value, value - smooth
+        residuals[:, past + step] = (value - fitted) / noise_scale
+    raw = values[:, window:] * spread.unsqueeze(-1) + centre.unsqueeze(-1)
+    kind = transform.unsqueeze(-1)
+    return torch.where(kind == 1, raw.clamp_min(0).square(), torch.where(kind == 2, raw.clamp_max(700).exp(), raw))
+
+
+def join(parts: list[Starts]) -> Starts:
+    """Starts of several series as one batch; context rows are renumbered in order."""
+    columns = {}
+    for name in Starts.__dataclass_fields__:
+        pieces = [getattr(part, name) for part in parts]
+        if name == "context":
+            shifts = np.cumsum([0] + [int(part.context.max()) + 1 for part in parts[:-1]])
+            pieces = [piece + int(shift) for piece, shift in zip(pieces, shifts, strict=True)]
+        columns[name] = torch.cat(pieces)
+    return Starts(**columns)

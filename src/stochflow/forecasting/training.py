@@ -1,0 +1,288 @@
+"""Fitting: anchors in closed form, then a network on their residuals, stopped by the CRPS of held-out origins."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stochflow.forecasting.anchors import AnchorGrid, Anchors, fit_anchors
+from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.crps import fair_crps
+from stochflow.forecasting.kernel import NoiseKernel, fit_kernel
+from stochflow.forecasting.network import ForecastNetwork
+from stochflow.forecasting.objectives import forecast_loss
+from stochflow.forecasting.paths import join, sample_paths, starts
+from stochflow.forecasting.rhythm import Rhythm
+from stochflow.forecasting.series import Series
+from stochflow.forecasting.states import residual_window, state_features
+from stochflow.forecasting.tokens import TokenBins, place_bins
+from stochflow.models.context import ContextConfig
+
+# intentions reach this far, in units of the anchor's noise
+_INTENTION_UNIT, _INTENTION_REACH = 0.35, 4.0
+# share of a series that validation may take
+_MAX_HELD_OUT = 0.35
+
+
+@dataclass(frozen=True)
+class World:
+    """Anchors of all series with the noise and the tokens they share."""
+
+    rhythm: Rhythm
+    anchors: list[Anchors]
+    kernel: NoiseKernel
+    bins: TokenBins
+
+
+def fit_world(panel: list[Series], rhythm: Rhythm, config: ForecastConfig, until: list[int] | None = None) -> World:
+    """Anchors of every series, learned from what comes before `until`."""
+    ends = until or [len(series) for series in panel]
+    anchors = [
+        fit_anchors(series.y, series.observed, series.outside[: len(series)], rhythm, AnchorGrid(), end)
+        for series, end in zip(panel, ends, strict=True)
+    ]
+    residuals, weights = [], []
+    for fitted, end in zip(anchors, ends, strict=True):
+        known = fitted.residuals[:, :end]
+        known = known[:, np.isfinite(known[0])]
+        residuals.append(known.ravel())
+        weights.append(np.repeat(fitted.weight / known.shape[1], known.shape[1]))
+    pooled = np.concatenate(residuals)
+    return World(rhythm, anchors, fit_kernel(pooled, np.concatenate(weights)), place_bins(pooled, config.num_bins))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """States to learn from: features [N, D], the residual that followed [N], and where each stands."""
+
+    features: Tensor
+    surprises: Tensor
+    weights: Tensor
+    series: Tensor
+    time: Tensor
+
+
+def training_rows(panel: list[Series], world: World, until: list[int], num_members: int) -> Rows:
+    """One row per series, leading anchor and time with a known residual; anchors count by weight, series equally."""
+    parts = []
+    for number, (series, anchors, end) in enumerate(zip(panel, world.anchors, until, strict=True)):
+        leading = np.argsort(-anchors.weight, kind="stable")[:num_members]
+        for member in leading:
+            times = np.flatnonzero(np.isfinite(anchors.residuals[member, :end]))
+            features = features_at(series, anchors, int(member), times)
+            surprises = torch.as_tensor(anchors.residuals[member, times])
+            weight = torch.full((len(times),), float(anchors.weight[member] / anchors.weight[leading].sum() / len(times)))
+            place = torch.full((len(times),), number), torch.as_tensor(times)
+            parts.append((features, surprises, weight, *place))
+    return Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
+
+
+def features_at(series: Series, anchors: Anchors, member: int, times: np.ndarray) -> Tensor:
+    """State features before each time with all values up to then known, [times, D]."""
+    def windows(array: np.ndarray, width: int, fill: float) -> Tensor:
+        padded = np.concatenate([np.full(width, fill), array])
+        return torch.as_tensor(np.lib.stride_tricks.sliding_window_view(padded, width)[times])
+
+    z = anchors.values[member]
+    residuals = windows(np.nan_to_num(anchors.residuals[member]), residual_window(anchors.rhythm), 0.0)
+    values = windows(z, anchors.rhythm.window, float(z[0]))
+    fitted, outside = torch.as_tensor(anchors.fitted[member, times]), torch.as_tensor(series.outside[times])
+    return state_features(residuals, values, fitted, outside, anchors.rhythm)
+
+
+@dataclass(frozen=True)
+class ContextWindows:
+    """What the encoder reads of each series, with `length` absent elements in front, [time, …] end to end."""
+
+    features: Tensor
+    positions: Tensor
+    present: Tensor
+    first: Tensor
+    length: int
+
+    def at(self, series: Tensor, origins: Tensor) -> dict[str, Tensor]:
+        """Inputs of the encoder for windows that end before each origin; [rows], [rows] → [rows, length, …]."""
+        index = (self.first[series] + origins).unsqueeze(-1) + torch.arange(self.length)
+        times = self.positions[index]
+        return {
+            "features": self.features[index],
+            "times": times - times[:, -1:],
+            "present": self.present[index],
+        }
+
+
+def context_windows(panel: list[Series], world: World, length: int) -> ContextWindows:
+    """Values and residuals of each series' best anchor, the calendar and all features, by time."""
+    features, positions, present, first, total = [], [], [], [], 0
+    for series, anchors in zip(panel, world.anchors, strict=True):
+        best = int(np.argmax(anchors.weight))
+        columns = [
+            np.clip(anchors.values[best], -5, 5)[:, None],
+            np.arcsinh(np.nan_to_num(anchors.residuals[best]))[:, None],
+            series.outside[: len(series)],
+            series.past,
+        ]
+        block = np.concatenate(columns, axis=1)
+        features.append(np.concatenate([np.zeros((length, block.shape[1])), block]))
+        positions.append(np.concatenate([np.zeros(length), series.positions]))
+        present.append(np.concatenate([np.zeros(length, dtype=bool), series.observed]))
+        first.append(total)
+        total += length + len(series)
+    return ContextWindows(
+        torch.as_tensor(np.concatenate(features), dtype=torch.float32),
+        torch.as_tensor(np.concatenate(positions), dtype=torch.float32),
+        torch.as_tensor(np.concatenate(present)),
+        torch.as_tensor(first),
+        length,
+    )
+
+
+@dataclass
+class Trained:
+    """A network and what its validation said: CRPS relative to the bare anchor, and after how many updates."""
+
+    network: ForecastNetwork | None
+    name: str
+    relative_crps: float
+    steps: int
+    history: list[tuple[int, float]]
+
+
+def hold_out(panel: list[Series], rhythm: Rhythm, horizon: int, num_origins: int) -> tuple[list[int], list[list[int]]]:
+    """End of training and the validation origins after it, per series; series that are too short get none."""
+    ends, origins = [], []
+    for series in panel:
+        num = len(series)
+        room = int(min(_MAX_HELD_OUT * num, horizon + (num_origins - 1) * horizon / 2 if num < 50*horizon else .2*num ))
+        end = num - room
+        enough = room >= horizon and end >= 3 * NUM_MIN_ROWS
+        ends.append(end if enough else num)
+        places = np.unique(np.linspace(end, num - horizon, num_origins).astype(int)) if enough else []
+        origins.append([int(place) for place in places])
+    return ends, origins
+
+
+NUM_MIN_ROWS = 12
+
+
+def train_network(
+    panel: list[Series],
+    rhythm: Rhythm,
+    horizon: int,
+    config: ForecastConfig,
+    report: Callable[[str, int, float], None] = lambda name, step, crps: None,
+) -> Trained:
+    """The network that the held-out origins prefer, or none; what the anchors learn from ends before the origins."""
+    ends, origins = hold_out(panel, rhythm, horizon, config.validation_origins)
+    nothing = Trained(None, "none", 1.0, 0, [])
+    if config.network == "none" or config.max_steps == 0 or not any(origins):
+        return nothing
+    world = fit_world(panel, rhythm, config, ends)
+    validation = Validation(panel, world, origins, horizon, config)
+    rows = training_rows(panel, world, ends, config.train_members)
+    candidates = ["mlp", "transformer"] if config.network == "auto" else [config.network]
+    results = [_train(name, rows, panel, world, validation, config, horizon, report) for name in candidates]
+    best = min(results, key=lambda trained: trained.relative_crps)
+    return best if best.relative_crps < 1 - config.min_gain or config.network != "auto" else nothing
+
+
+class Validation:
+    """CRPS of sampled paths on held-out origins, relative to that of the bare anchor."""
+
+    def __init__(self, panel: list[Series], world: World, origins: list[list[int]], horizon: int, config: ForecastConfig):
+        used = [(index, places) for index, places in enumerate(origins) if places]
+        self.world, self.paths, self.seed = world, config.validation_paths, config.seed
+        self.start = join(
+            [starts(panel[index], world.anchors[index], places, horizon, config.validation_paths) for index, places in used]
+        )
+        ahead = [panel[index].y[np.array(places)[:, None] + np.arange(horizon)] for index, places in used]
+        seen = [panel[index].observed[np.array(places)[:, None] + np.arange(horizon)] for index, places in used]
+        self.truth = torch.as_tensor(np.concatenate(ahead))
+        self.observed = torch.as_tensor(np.concatenate(seen))
+        self.series = torch.cat([torch.full((len(places),), index) for index, places in used])
+        self.origins = torch.cat([torch.as_tensor(places) for _, places in used])
+        self.anchor_score = self._scores(None, None)
+
+    def _scores(self, network: ForecastNetwork | None, contexts: Tensor | None) -> Tensor:
+        """Mean CRPS per series that has origins, [series]."""
+        generator = torch.Generator().manual_seed(self.seed)
+        drawn = sample_paths(
+            self.start, self.world.rhythm, network, self.world.kernel, self.world.bins, generator, contexts
+        ).view(len(self.truth), self.paths, -1)
+        crps = torch.where(self.observed, fair_crps(drawn, self.truth), 0.0)
+        totals = [crps[self.series == index].sum() / self.observed[self.series == index].sum().clamp_min(1) for index in self.series.unique()]
+        return torch.stack(totals).clamp_min(1e-12)
+
+    def relative_crps(self, network: ForecastNetwork, windows: ContextWindows | None) -> float:
+        """Geometric mean over series of CRPS with the network over CRPS without."""
+        contexts = encode_contexts(network, windows, self.series, self.origins)
+        return float((self._scores(network, contexts) / self.anchor_score).log().mean().exp())
+
+
+@torch.no_grad()
+def encode_contexts(network: ForecastNetwork, windows: ContextWindows | None, series: Tensor, origins: Tensor) -> Tensor | None:
+    """Vectors of the contexts before each origin, [rows, width]; None for a network without a context."""
+    if network.context is None or windows is None:
+        return None
+    return network.context(**windows.at(series, origins)).pooled
+
+
+def new_network(name: str, rows: Rows, world: World, windows: ContextWindows | None, config: ForecastConfig) -> ForecastNetwork:
+    """A network that starts exactly at the anchor."""
+    half = config.num_intentions // 2
+    grid = torch.linspace(-1, 1, 2 * half + 1, dtype=torch.float64)
+    intentions = _INTENTION_UNIT * torch.sinh(grid * np.arcsinh(_INTENTION_REACH / _INTENTION_UNIT))
+    context = None
+    if name == "transformer" and windows is not None:
+        context = ContextConfig(
+            width=config.context_width, layers=config.context_layers, position=config.position,
+            max_length=windows.length, num_features=windows.features.shape[1],
+        )
+    network = ForecastNetwork(rows.features.shape[1], config.width, intentions, world.bins.num_bins, context)
+    network.initialise(torch.Generator().manual_seed(config.seed))
+    network.standardise(rows.features)
+    return network
+
+
+def _train(
+    name: str, rows: Rows, panel: list[Series], world: World, validation: Validation, config: ForecastConfig, horizon: int,
+    report: Callable[[str, int, float], None],
+) -> Trained:
+    """Adam on random states; the weights with the best validation CRPS are kept, the untrained ones included."""
+    windows = context_windows(panel, world, config.context_length) if name == "transformer" else None
+    network = new_network(name, rows, world, windows, config)
+    generator = torch.Generator().manual_seed(config.seed + 1)
+    optimiser = torch.optim.AdamW(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    averaged = copy.deepcopy(network)
+    prior = config.prior_strength / len(rows.time) * min(config.train_members, 1e9)
+    best = Trained(copy.deepcopy(network), name, 1.0, 0, [(0, 1.0)])
+    for step in range(1, config.max_steps + 1):
+        picked = torch.multinomial(rows.weights, config.batch_size, replacement=True, generator=generator)
+        context = None
+        if windows is not None:
+            # a path's context ends before its origin, so the states of a horizon see it at every distance
+            lead = torch.randint(horizon, (len(picked),), generator=generator)
+            origins = (rows.time[picked] - lead).clamp_min(0)
+            context = network.context(**windows.at(rows.series[picked], origins)).pooled
+        heads = network(rows.features[picked], context)
+        loss = forecast_loss(heads, network, world.kernel, world.bins, rows.surprises[picked], config, generator)
+        loss = loss + prior * network.departure(heads)
+        optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimiser.step()
+        with torch.no_grad():
+            for mean, now in zip(averaged.parameters(), network.parameters(), strict=True):
+                mean.lerp_(now, 1 - config.averaging)
+        if step % config.check_every == 0:
+            score = validation.relative_crps(averaged, windows)
+            best.history.append((step, score))
+            report(name, step, score)
+            if score < best.relative_crps:
+                best = Trained(copy.deepcopy(averaged), name, score, step, best.history)
+            elif step - best.steps >= config.patience * config.check_every:
+                break
+    return best
