@@ -1,17 +1,18 @@
 """Linear anchors: what a series would do next if it only went on as before.
 
-A member of the ensemble predicts the airline model's next value, corrected by a ridge regression, in a transformed
-and standardised space z = (f(y) − μ)/s:
+A member of the ensemble is exponential smoothing, corrected by a ridge regression, in a transformed and standardised
+space z = (f(y) − μ)/s. With differences at lag 1 and at a season m, say,
 
     ẑ_t = z[t−1] + z[t−m] − z[t−m−1] − θ e[t−1] − Θ e[t−m] + θΘ e[t−m−1] + w·x_t,
 
 where e is what the first six terms missed, and x_t holds lags, waves of the calendar and features known in advance.
-With θ = Θ = 0 it is the ridge regression shrunk towards y[t−1] + y[t−m] − y[t−m−1]; with large ridge weights it is
-exponential smoothing. All combinations of transform, θ, Θ and penalty λ are solved in closed form, judged by their
-leave-one-out errors, and the good ones kept with weights.
+With θ = Θ = 0 it is the ridge regression shrunk towards y[t−1] + y[t−m] − y[t−m−1]; under a heavy penalty it is
+exponential smoothing alone. Every combination of transform, differences, θ, Θ and penalty λ is solved in closed form
+and judged by its leave-one-out errors; the good ones are kept with weights.
 """
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,11 @@ from scipy.signal import lfilter
 from stochflow.forecasting.rhythm import Rhythm
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 TRANSFORMS = ("identity", "root", "log")
 # a ridge leverage beyond this would let one point's leave-one-out error explode
-MAX_LEVERAGE = 0.9
+_MAX_LEVERAGE = 0.9
+_TINY = 1e-9
 
 
 @dataclass(frozen=True)
@@ -32,25 +35,36 @@ class AnchorGrid:
     penalties: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
     smoothings: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 0.95)
     transforms: tuple[str, ...] = TRANSFORMS
-    # log-likelihood differences are divided by this before they become weights
-    temperature: float = 20.0
+    # log-likelihood differences are divided by this, or by a share of the rows, before they become weights
+    min_temperature: float = 20.0
+    temperature_share: float = 0.1
     max_members: int = 100
 
 
 @dataclass(frozen=True)
 class Anchors:
-    """K members of one series, each with its transform; residuals are leave-one-out, in units of `noise_scale`.
+    """K members of one series.
 
-    Shapes: lag_weights [K, lags], wave_weights [K, features], all others [K] but `residuals` and `fitted` [K, time]
-    (NaN where the series is missing or too young), `values` and `errors` [K, time] (z and e; gaps filled in).
+    Attributes:
+        transform: name of f per member, [K].
+        centre, spread: μ and s of z, [K].
+        floor, ceiling: z of the least value that f allows, and a bound on what an exponential may reach, [K].
+        recall, forget: weights of z and e at the lags of `rhythm.near`, [K, near].
+        lag_weights: weights of z at the lags of `rhythm.lags`, [K, lags].
+        feature_weights: of the features known in advance, [K, F].
+        intercept: [K].
+        noise_scale: standard deviation of the leave-one-out errors in z, [K].
+        weight: share of each member, sums to one, [K].
+        values, errors: z and e with gaps filled in, [K, time].
+        residuals: leave-one-out errors over `noise_scale`, NaN where the series is missing or too young, [K, time].
     """
 
     rhythm: Rhythm
     transform: NDArray[np.str_]
     centre: Array
     spread: Array
-    ceiling: Array
     floor: Array
+    ceiling: Array
     recall: Array
     forget: Array
     lag_weights: Array
@@ -61,7 +75,57 @@ class Anchors:
     values: Array
     errors: Array
     residuals: Array
-    fitted: Array
+
+    @property
+    def fitted(self) -> Array:
+        """ẑ of every time as a forecaster who had not seen it would say, [K, time]."""
+        return self.values - self.residuals * self.noise_scale[:, None]
+
+
+@dataclass(frozen=True)
+class Smoother:
+    """Exponential smoothing as a filter: a difference at lag 1, at a season (0: at none), moving averages θ and Θ."""
+
+    step: bool
+    season: int
+    theta: float
+    season_theta: float
+
+    def weights(self, near: list[int]) -> tuple[Array, Array]:
+        """Weights of z and of e at the lags of `near` in the next value, [near] each."""
+        recall, forget = np.zeros(len(near)), np.zeros(len(near))
+        recall[0], forget[0] = float(self.step), -self.theta
+        if self.season:
+            place = near.index(self.season)
+            recall[place], forget[place] = 1.0, -self.season_theta
+            recall[place + 1], forget[place + 1] = -recall[0], self.theta * self.season_theta
+        return recall, forget
+
+    def errors(self, values: Array, near: list[int]) -> Array:
+        """e_t along values [time]; zero before the first value that can be predicted."""
+        recall, forget = self.weights(near)
+        changes = lfilter(_polynomial(near, -recall), [1.0], values)
+        changes[: self.step + self.season] = 0.0
+        return lfilter([1.0], _polynomial(near, forget), changes)
+
+
+def smoothers(levels: tuple[float, ...], rhythm: Rhythm) -> list[Smoother]:
+    """Every combination of differences and moving averages that means something for this rhythm."""
+    seasons = [0] + [season for season in (rhythm.season, rhythm.long_season) if season > 1]
+    return [
+        Smoother(step, season, theta, season_theta)
+        for step, season in product((False, True), seasons)
+        for theta in (levels if step else (0.0,))
+        for season_theta in (levels if season else (0.0,))
+    ]
+
+
+def _polynomial(near: list[int], weights: Array) -> Array:
+    """1 + Σ weight · B^lag."""
+    polynomial = np.zeros(near[-1] + 1)
+    polynomial[0] = 1.0
+    polynomial[near] += weights
+    return polynomial
 
 
 def forward(transform: str, values: Array) -> Array:
@@ -75,130 +139,105 @@ def forward(transform: str, values: Array) -> Array:
 
 
 def fit_anchors(
-    y: Array, observed: NDArray[np.bool_], features: Array, rhythm: Rhythm, grid: AnchorGrid, until: int | None = None
+    y: Array, observed: Mask, features: Array, rhythm: Rhythm, grid: AnchorGrid, until: int | None = None
 ) -> Anchors:
     """Ensemble for y [time] (gaps filled where not `observed`) with features [time, F] known in advance.
 
     Only what comes before `until` is learned from; later residuals are those of a forecaster who had not seen them.
     """
+    until = len(y) if until is None else until
+    filters = smoothers(grid.smoothings, rhythm)
     allowed = [name for name in grid.transforms if _allowed(name, y)] or ["identity"]
-    fits = [_fit_transform(name, y, observed, features, rhythm, grid, until or len(y)) for name in allowed]
-    scores = np.concatenate([fit["score"] for fit in fits])
+    designs = [_Design(name, y, observed, features, rhythm, filters, until) for name in allowed]
+    # [transform, penalty, filter] flattened
+    scores = np.concatenate([design.score(penalty) for design in designs for penalty in grid.penalties])
     chosen = np.argsort(-scores, kind="stable")[: grid.max_members]
-    weight = np.exp((scores[chosen] - scores[chosen[0]]) / grid.temperature)
-    weight /= weight.sum()
-    merged = {key: np.concatenate([fit[key] for fit in fits])[chosen] for key in fits[0] if key != "score"}
-    return Anchors(rhythm=rhythm, weight=weight, **merged)
+    temperature = max(grid.min_temperature, grid.temperature_share * until)
+    weight = np.exp((scores[chosen] - scores[chosen[0]]) / temperature)
+    chosen = chosen[weight > 1e-3]
+    weight = weight[: len(chosen)] / weight[: len(chosen)].sum()
+    places = np.unravel_index(chosen, (len(designs), len(grid.penalties), len(filters)))
+    members = [
+        designs[design].member(grid.penalties[penalty], number) for design, penalty, number in zip(*places, strict=True)
+    ]
+    columns = {name: np.stack([member[name] for member in members]) for name in members[0]}
+    return Anchors(rhythm=rhythm, weight=weight, **columns)
 
 
-@dataclass(frozen=True)
-class Smoother:
-    """Exponential smoothing as a filter: differences at lag 1 and m if asked, moving averages θ and Θ with them."""
+class _Design:
+    """The regression of one transform: its inputs decomposed once, for all filters and penalties."""
 
-    differences: tuple[bool, bool]
-    theta: float
-    season_theta: float
+    def __init__(
+        self, name: str, y: Array, observed: Mask, features: Array, rhythm: Rhythm, filters: list[Smoother], until: int
+    ) -> None:
+        self.name, self.rhythm, self.filters, self.until = name, rhythm, filters, until
+        raw = forward(name, y)
+        self.centre, self.spread = raw[:until].mean(), raw[:until].std() + _TINY
+        self.z = (raw - self.centre) / self.spread
+        # a lag beyond a third of the series would cost more rows than it is worth
+        self.lags = [lag for lag in rhythm.lags if lag < max(until / 3, 2)]
+        near = [lag for lag in rhythm.near if lag < max(until / 2, 3)]
+        first = max(self.lags[-1], near[-1])
+        self.times = np.arange(first, len(y))[observed[first:]]
+        self.num_rows = int((self.times < until).sum())
+        inputs = [np.stack([self.z[self.times - lag] for lag in self.lags], axis=1), features[self.times]]
+        self.inputs = np.concatenate(inputs, axis=1)
+        self.middle = self.inputs[: self.num_rows].mean(axis=0)
+        self.inputs = np.concatenate([self.inputs - self.middle, np.ones((len(self.times), 1))], axis=1)
+        self.left, self.singular, self.right = np.linalg.svd(self.inputs[: self.num_rows], full_matrices=False)
+        self.errors = np.stack([smoother.errors(self.z, rhythm.near) for smoother in filters])
+        self.targets = self.errors[:, self.times[: self.num_rows]].T
+        self.projected = self.left.T @ self.targets
+        self.log_jacobian = _log_jacobian(name, y[self.times[: self.num_rows]]) - self.num_rows * np.log(self.spread)
 
-    def recall(self) -> tuple[float, float, float]:
-        """Weights of z[t−1], z[t−m], z[t−m−1] in the next value."""
-        step, season = self.differences
-        return float(step), float(season), -float(step and season)
+    def left_out(self, penalty: float, number: slice) -> Array:
+        """Leave-one-out errors of the filters in `number`, centred, [rows, filters]."""
+        shrink = self.singular**2 / (self.singular**2 + penalty)
+        leverage = np.minimum((self.left**2 @ shrink), _MAX_LEVERAGE)
+        errors = self.targets[:, number] - self.left @ (shrink[:, None] * self.projected[:, number])
+        errors /= (1 - leverage)[:, None]
+        return errors - errors.mean(axis=0)
 
-    def forget(self) -> tuple[float, float, float]:
-        """Weights of e[t−1], e[t−m], e[t−m−1] in the next value."""
-        return -self.theta, -self.season_theta, self.theta * self.season_theta
+    def score(self, penalty: float) -> Array:
+        """Gaussian log-likelihood of the leave-one-out errors in the space of y, [filters]."""
+        deviation = np.maximum(self.left_out(penalty, slice(None)).std(axis=0), _TINY)
+        return -self.num_rows * np.log(deviation) + self.log_jacobian
 
-    def errors(self, values: Array, season: int) -> Array:
-        """e_t along values [time]; zero before the first value that can be predicted."""
-        step, seasonal = self.differences
-        changes = lfilter(_polynomial(season, self.recall(), -1.0), [1.0], values)
-        changes[: step + season * seasonal] = 0.0
-        return lfilter([1.0], _polynomial(season, self.forget(), 1.0), changes)
-
-
-def smoothers(levels: tuple[float, ...], season: int) -> list[Smoother]:
-    """Every combination of differences and moving averages that means something for this season."""
-    found = []
-    for step in (False, True):
-        for seasonal in (False, True) if season > 1 else (False,):
-            for theta in levels if step else (0.0,):
-                found += [Smoother((step, seasonal), theta, other) for other in (levels if seasonal else (0.0,))]
-    return found
-
-
-def _polynomial(season: int, weights: tuple[float, float, float], sign: float) -> Array:
-    """1 + sign · Σ weight · B^lag for the lags 1, m and m + 1."""
-    polynomial = np.zeros(season + 2)
-    polynomial[0] = 1.0
-    for lag, weight in zip((1, season, season + 1), weights, strict=True):
-        polynomial[lag] += sign * weight
-    return polynomial
+    def member(self, penalty: float, number: int) -> dict[str, NDArray]:
+        """One member as the arrays that `Anchors` stacks."""
+        shrink = self.singular**2 / (self.singular**2 + penalty)
+        # w = V diag(shrink/s) U'e, with nothing in directions that the data do not span
+        gain = np.divide(shrink, self.singular, out=np.zeros_like(shrink), where=self.singular > 1e-12)
+        w = self.right.T @ (gain * self.projected[:, number])
+        errors = self.errors[number]
+        known = self.left_out(penalty, slice(number, number + 1))[:, 0]
+        later = errors[self.times[self.num_rows :]] - self.inputs[self.num_rows :] @ w
+        scale = max(known.std(), _TINY)
+        residuals = np.full(len(self.z), np.nan)
+        residuals[self.times] = np.concatenate([known, later]) / scale
+        lag_weights = np.zeros(len(self.rhythm.lags))
+        lag_weights[: len(self.lags)] = w[: len(self.lags)]
+        recall, forget = self.filters[number].weights(self.rhythm.near)
+        return {
+            "transform": np.array(self.name),
+            "centre": self.centre,
+            "spread": self.spread,
+            "floor": np.array(-self.centre / self.spread if self.name == "root" else -np.inf),
+            "ceiling": np.array(self.z[: self.until].max() + 3.0 if self.name == "log" else np.inf),
+            "recall": recall,
+            "forget": forget,
+            "lag_weights": lag_weights,
+            "feature_weights": w[len(self.lags) : -1],
+            "intercept": w[-1] - w[:-1] @ self.middle,
+            "noise_scale": np.array(scale),
+            "values": self.z,
+            "errors": errors,
+            "residuals": residuals,
+        }
 
 
 def _allowed(transform: str, y: Array) -> bool:
     return transform == "identity" or bool((y > 0).all() if transform == "log" else (y >= 0).all())
-
-
-def _fit_transform(
-    name: str, y: Array, observed: NDArray[np.bool_], features: Array, rhythm: Rhythm, grid: AnchorGrid, until: int
-) -> dict[str, NDArray]:
-    """All members of one transform, as arrays with one row each."""
-    raw = forward(name, y)
-    centre, spread = raw[:until].mean(), raw[:until].std() + 1e-9
-    z = (raw - centre) / spread
-    # a lag beyond a third of the series would cost more rows than it is worth
-    lags = [lag for lag in rhythm.lags if lag < max(until / 3, 2)]
-    first = max(lags[-1], rhythm.season + 1)
-    later = np.arange(first, len(y))[observed[first:]]
-    rows = later[later < until]
-    inputs = np.concatenate([np.stack([z[later - lag] for lag in lags], axis=1), features[later]], axis=1)
-    middle = inputs[: len(rows)].mean(axis=0)
-    inputs = np.concatenate([inputs - middle, np.ones((len(later), 1))], axis=1)
-    left, singular, right = np.linalg.svd(inputs[: len(rows)], full_matrices=False)
-
-    filters = smoothers(grid.smoothings, rhythm.season)
-    errors = np.stack([smoother.errors(z, rhythm.season) for smoother in filters])
-    targets = errors[:, rows].T
-    projected = left.T @ targets
-    score, coefficients, residuals = [], [], []
-    for penalty in grid.penalties:
-        shrink = singular**2 / (singular**2 + penalty)
-        leverage = np.minimum((left**2 * shrink).sum(axis=1), MAX_LEVERAGE)
-        left_out = (targets - left @ (shrink[:, None] * projected)) / (1 - leverage)[:, None]
-        residuals.append(left_out.T)
-        # w = V diag(shrink/s) U'e, with nothing in directions that the data do not span
-        gain = np.divide(shrink, singular, out=np.zeros_like(shrink), where=singular > 1e-12)
-        coefficients.append((right.T @ (gain[:, None] * projected)).T)
-        deviation = np.maximum(left_out.std(axis=0), 1e-9)
-        score.append(-len(rows) * np.log(deviation * spread) + _log_jacobian(name, y[rows]))
-    w, left_out = np.concatenate(coefficients), np.concatenate(residuals)
-    left_out -= left_out.mean(axis=1, keepdims=True)
-    fresh = np.tile(errors[:, later[len(rows) :]], (len(grid.penalties), 1)) - w @ inputs[len(rows) :].T
-    scale = np.maximum(left_out.std(axis=1), 1e-9)
-    members = len(w)
-    lag_weights = np.zeros((members, len(rhythm.lags)))
-    lag_weights[:, : len(lags)] = w[:, : len(lags)]
-    repeat = len(grid.penalties)
-    all_residuals = np.full((members, len(y)), np.nan)
-    all_residuals[:, later] = np.concatenate([left_out, fresh], axis=1) / scale[:, None]
-    return {
-        "score": np.concatenate(score),
-        "transform": np.full(members, name),
-        "centre": np.full(members, centre),
-        "spread": np.full(members, spread),
-        "ceiling": np.full(members, z[:until].max() + 3.0 if name == "log" else np.inf),
-        "floor": np.full(members, -centre / spread if name == "root" else -np.inf),
-        "recall": np.tile([smoother.recall() for smoother in filters], (repeat, 1)),
-        "forget": np.tile([smoother.forget() for smoother in filters], (repeat, 1)),
-        "lag_weights": lag_weights,
-        "feature_weights": w[:, len(lags) : -1],
-        "intercept": w[:, -1] - w[:, :-1] @ middle,
-        "noise_scale": scale,
-        "values": np.tile(z, (members, 1)),
-        "errors": np.tile(errors, (repeat, 1)),
-        "residuals": all_residuals,
-        "fitted": z - all_residuals * scale[:, None],
-    }
 
 
 def _log_jacobian(name: str, y: Array) -> float:

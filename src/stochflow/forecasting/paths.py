@@ -91,8 +91,12 @@ def sample_paths(
     bins: TokenBins,
     generator: torch.Generator,
     contexts: Tensor | None = None,
+    trust: float = 1.0,
 ) -> Tensor:
-    """Values y of every path, [rows, steps]. Without a network the intention is always the anchor itself."""
+    """Values y of every path, [rows, steps].
+
+    The network guides a share `trust` of the paths. On the others the intention is always the anchor itself.
+    """
     rows, steps = start.offsets.shape
     window, past = start.values.shape[1], start.residuals.shape[1]
     values, errors, residuals = (
@@ -100,14 +104,14 @@ def sample_paths(
         for before in (start.values, start.errors, start.residuals)
     )
     noise_scale, floor, ceiling, centre, spread, transform = start.scale.unbind(dim=1)
-    near = [1, rhythm.season, rhythm.season + 1]
     context = contexts[start.context] if contexts is not None else None
     uniform = torch.rand(steps, 3, rows, dtype=torch.float64, generator=generator)
+    guided = torch.rand(rows, dtype=torch.float64, generator=generator) < trust
     for step in range(steps):
         now = window + step
         smooth = sum(
             start.recall[:, index] * values[:, now - lag] + start.forget[:, index] * errors[:, now - lag]
-            for index, lag in enumerate(near)
+            for index, lag in enumerate(rhythm.near)
         )
         lagged = values[:, [now - lag for lag in rhythm.lags]]
         fitted = smooth + (lagged * start.lag_weights).sum(dim=1) + start.offsets[:, step]
@@ -118,8 +122,8 @@ def sample_paths(
             cumulative = heads.log_policy.double().exp().cumsum(dim=-1)
             intended = (uniform[step, 1].unsqueeze(-1) > cumulative).sum(dim=-1).clamp_max(cumulative.shape[-1] - 1)
             stretch = heads.log_stretch.double().exp()
-            surprise = surprise * torch.where(surprise < 0, stretch[:, 0], stretch[:, 1])
-            surprise = surprise + network.intentions[intended]
+            moved = surprise * torch.where(surprise < 0, stretch[:, 0], stretch[:, 1])
+            surprise = torch.where(guided, moved + network.intentions[intended], surprise)
         surprise = bins.spread(bins.encode(surprise), uniform[step, 2])
         value = (fitted + noise_scale * surprise).clamp(-_LIMIT, _LIMIT)
         value = torch.minimum(torch.maximum(value, floor), ceiling)

@@ -31,9 +31,15 @@ class Rhythm:
         return sorted(lag for lag in lags if lag >= 1)
 
     @property
+    def near(self) -> list[int]:
+        """Lags that exponential smoothing reads: the last step, and one season back with the step before it."""
+        seasons = [self.season] * (self.season > 1) + [self.long_season] * (self.long_season > 0)
+        return [1] + [lag for season in seasons for lag in (season, season + 1)]
+
+    @property
     def window(self) -> int:
         """Steps of the past that the next prediction needs."""
-        return max(self.lags[-1], self.season + 1)
+        return max(self.lags[-1], self.near[-1])
 
     def wave_values(self, positions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Cosines and sines of all waves at positions in steps, [..., waves]."""

@@ -2,7 +2,8 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from statistics import NormalDist
 
 import numpy as np
 import torch
@@ -142,13 +143,21 @@ def context_windows(panel: list[Series], world: World, length: int) -> ContextWi
 
 @dataclass
 class Trained:
-    """A network and what its validation said: CRPS relative to the bare anchor, and after how many updates."""
+    """A network and what its validation said: the share of CRPS that it saves, with error, and after how many updates.
+
+    `trust` is the probability, as far as the held-out origins tell, that the network is better than the bare anchor.
+    """
 
     network: ForecastNetwork | None
     name: str
-    relative_crps: float
-    steps: int
-    history: list[tuple[int, float]]
+    gain: float = 0.0
+    error: float = 0.0
+    steps: int = 0
+    history: list[tuple[int, float]] = field(default_factory=list)
+
+    @property
+    def trust(self) -> float:
+        return NormalDist().cdf(self.gain / max(self.error, 1e-9)) if self.network is not None else 0.0
 
 
 def hold_out(panel: list[Series], rhythm: Rhythm, horizon: int, num_origins: int) -> tuple[list[int], list[list[int]]]:
@@ -177,7 +186,7 @@ def train_network(
 ) -> Trained:
     """The network that the held-out origins prefer, or none; what the anchors learn from ends before the origins."""
     ends, origins = hold_out(panel, rhythm, horizon, config.validation_origins)
-    nothing = Trained(None, "none", 1.0, 0, [])
+    nothing = Trained(None, "none")
     if config.network == "none" or config.max_steps == 0 or not any(origins):
         return nothing
     world = fit_world(panel, rhythm, config, ends)
@@ -185,8 +194,8 @@ def train_network(
     rows = training_rows(panel, world, ends, config.train_members)
     candidates = ["mlp", "transformer"] if config.network == "auto" else [config.network]
     results = [_train(name, rows, panel, world, validation, config, horizon, report) for name in candidates]
-    best = min(results, key=lambda trained: trained.relative_crps)
-    return best if best.relative_crps < 1 - config.min_gain or config.network != "auto" else nothing
+    best = max(results, key=lambda trained: trained.gain)
+    return best if best.gain > config.min_gain else nothing
 
 
 class Validation:
@@ -195,6 +204,7 @@ class Validation:
     def __init__(self, panel: list[Series], world: World, origins: list[list[int]], horizon: int, config: ForecastConfig):
         used = [(index, places) for index, places in enumerate(origins) if places]
         self.world, self.paths, self.seed = world, config.validation_paths, config.seed
+        self.horizon = horizon
         self.start = join(
             [starts(panel[index], world.anchors[index], places, horizon, config.validation_paths) for index, places in used]
         )
@@ -207,19 +217,29 @@ class Validation:
         self.anchor_score = self._scores(None, None)
 
     def _scores(self, network: ForecastNetwork | None, contexts: Tensor | None) -> Tensor:
-        """Mean CRPS per series that has origins, [series]."""
+        """Mean CRPS per origin, NaN where nothing was observed, [origins]."""
         generator = torch.Generator().manual_seed(self.seed)
         drawn = sample_paths(
             self.start, self.world.rhythm, network, self.world.kernel, self.world.bins, generator, contexts
         ).view(len(self.truth), self.paths, -1)
-        crps = torch.where(self.observed, fair_crps(drawn, self.truth), 0.0)
-        totals = [crps[self.series == index].sum() / self.observed[self.series == index].sum().clamp_min(1) for index in self.series.unique()]
-        return torch.stack(totals).clamp_min(1e-12)
+        return torch.where(self.observed, fair_crps(drawn, self.truth), torch.nan).nanmean(dim=-1)
 
-    def relative_crps(self, network: ForecastNetwork, windows: ContextWindows | None) -> float:
-        """Geometric mean over series of CRPS with the network over CRPS without."""
+    def gain(self, network: ForecastNetwork, windows: ContextWindows | None) -> tuple[float, float]:
+        """Share of the anchor's CRPS that the network saves, mean over series, and its standard error.
+
+        Origins closer than a horizon share values, so the error counts a horizon as one observation.
+        """
         contexts = encode_contexts(network, windows, self.series, self.origins)
-        return float((self._scores(network, contexts) / self.anchor_score).log().mean().exp())
+        saved = self.anchor_score - self._scores(network, contexts)
+        means, variances = [], []
+        for index in self.series.unique():
+            mine = (self.series == index) & torch.isfinite(saved)
+            scale = self.anchor_score[mine].mean().clamp_min(1e-12)
+            span = (self.origins[mine].max() - self.origins[mine].min()) / self.horizon + 1
+            means.append(saved[mine].mean() / scale)
+            variances.append((saved[mine] / scale).var(correction=0) / min(float(span), float(mine.sum())))
+        mean, variance = torch.stack(means).mean(), torch.stack(variances).mean() / len(means)
+        return float(mean), float(variance.sqrt())
 
 
 @torch.no_grad()
@@ -258,7 +278,7 @@ def _train(
     optimiser = torch.optim.AdamW(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
     averaged = copy.deepcopy(network)
     prior = config.prior_strength / len(rows.time) * min(config.train_members, 1e9)
-    best = Trained(copy.deepcopy(network), name, 1.0, 0, [(0, 1.0)])
+    best = Trained(None, name)
     for step in range(1, config.max_steps + 1):
         picked = torch.multinomial(rows.weights, config.batch_size, replacement=True, generator=generator)
         context = None
@@ -278,11 +298,11 @@ def _train(
             for mean, now in zip(averaged.parameters(), network.parameters(), strict=True):
                 mean.lerp_(now, 1 - config.averaging)
         if step % config.check_every == 0:
-            score = validation.relative_crps(averaged, windows)
-            best.history.append((step, score))
-            report(name, step, score)
-            if score < best.relative_crps:
-                best = Trained(copy.deepcopy(averaged), name, score, step, best.history)
+            gain, error = validation.gain(averaged, windows)
+            best.history.append((step, gain))
+            report(name, step, gain)
+            if gain > best.gain:
+                best = Trained(copy.deepcopy(averaged), name, gain, error, step, best.history)
             elif step - best.steps >= config.patience * config.check_every:
                 break
     return best
