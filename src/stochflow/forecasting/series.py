@@ -1,11 +1,15 @@
 """One series, ready to learn from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+
+
+def _no_codes() -> NDArray[np.int64]:
+    return np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -19,6 +23,7 @@ class Series:
         outside: waves of the calendar and features known in advance, scaled; may reach beyond n, [n + future, F].
         past: features known only up to now, scaled, [n, P].
         positions: time in usual steps from the first value, [n]; not whole numbers when the timestamps are irregular.
+        static: category of each categorical static feature, zero for an unknown one, [S].
     """
 
     uid: str
@@ -27,6 +32,7 @@ class Series:
     outside: Array
     past: Array
     positions: Array
+    static: NDArray[np.int64] = field(default_factory=_no_codes)
 
     def __len__(self) -> int:
         return len(self.y)

@@ -1,0 +1,232 @@
+"""Long tables, one row per series and time: read, checked and split into series."""
+
+import lzma
+import re
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from stochflow.errors import ConfigError, DataError
+from stochflow.forecasting.series import Array
+
+Column: TypeAlias = "pd.Series[Any]"
+
+ONLY_SERIES = "series"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns of a long table.
+
+    Attributes:
+        id: which series a row belongs to; a table without `unique_id` is one series.
+        time: dates (ISO 8601) or integers.
+        target: what is forecast.
+        future: features that are known in advance.
+        past: features that are known only up to now.
+        static: features with one value per series.
+    """
+
+    id: str = "unique_id"
+    time: str = "ds"
+    target: str = "y"
+    future: tuple[str, ...] = ()
+    past: tuple[str, ...] = ()
+    static: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for role in ("future", "past", "static"):
+            names = getattr(self, role)
+            object.__setattr__(self, role, (names,) if isinstance(names, str) else tuple(names))
+        names = [self.id, self.time, self.target, *self.features]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise ConfigError(f"column '{twice}' is named twice; give every column one role")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """All columns beside id, time and target."""
+        return (*self.future, *self.past, *self.static)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One series as it was given, in the order of time: times [n], y [n] with NaN for gaps, one column per feature."""
+
+    uid: str
+    times: pd.Index
+    y: Array
+    features: pd.DataFrame
+
+
+def read_frame(path: Path | str, columns: Columns | None = None, with_target: bool = True) -> pd.DataFrame:
+    """Long table of a .csv (plain, .gz, .xz, .bz2, .zip) or .parquet file; `with_target=False`: of the future."""
+    path, columns = Path(path), columns or Columns()
+    try:
+        if path.suffix == ".parquet":
+            frame = _read_parquet(path)
+        elif ".csv" in path.suffixes[-2:]:
+            # an id is a name: 007 keeps its zeros, NA is no missing value; round_trip reads the very decimal
+            frame = pd.read_csv(path, converters={columns.id: str}, float_precision="round_trip", low_memory=False)
+        else:
+            raise DataError(f"{path}: unknown kind of file; give .csv, .csv.gz, .csv.xz or .parquet")
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file; check the path") from None
+    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+        raise DataError(f"{path}: cannot be read ({reason}); check that the file is whole and of its kind") from None
+    if frame.empty:
+        raise DataError(f"{path}: the table has no rows; give at least one series")
+    try:
+        require_columns(frame, columns, with_target)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+    return frame
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except ImportError:
+        raise ConfigError(f"{path}: reading parquet needs pyarrow; run pip install 'stochflow[parquet]'") from None
+
+
+def require_columns(frame: pd.DataFrame, columns: Columns, with_target: bool = True) -> None:
+    """Raise a DataError that lists what there is, unless every column is there once."""
+    needed = [columns.time, *columns.future]
+    needed += [columns.target, *columns.past, *columns.static] if with_target else []
+    needed += [columns.id] if columns.id != Columns().id else []
+    there = ", ".join(map(str, frame.columns)) or "none"
+    for name in needed:
+        if name not in frame.columns:
+            raise DataError(f"there is no column '{name}'; the columns are: {there}")
+    for name in (columns.id, *needed):
+        if (frame.columns == name).sum() > 1:
+            raise DataError(f"there are two columns '{name}'; keep one of them")
+
+
+def split(frame: pd.DataFrame, columns: Columns, with_target: bool = True) -> tuple[list[Rows], dict[str, str]]:
+    """Series in the order they appear, and one sentence for each whose times cannot be used."""
+    require_columns(frame, columns, with_target)
+    if frame.empty:
+        raise DataError("the table has no rows; give at least one series")
+    ids = series_ids(frame, columns)
+    times = parse_times(frame[columns.time], ids)
+    y = _numbers(frame[columns.target], ids) if with_target else np.full(len(frame), np.nan)
+    features = frame[[name for name in columns.features if name in frame.columns]]
+    several = columns.id in frame.columns
+    groups: list[Rows] = []
+    problems: dict[str, str] = {}
+    places: dict[str, Any] = ids.groupby(ids, sort=False).indices  # type: ignore[assignment]
+    for uid in ids.unique():
+        index = places[uid]
+        try:
+            order = _in_time_order(uid, frame[columns.time].iloc[index], times[index], several)
+        except DataError as error:
+            problems[uid] = str(error)
+            continue
+        groups.append(Rows(uid, times[index[order]], y[index[order]], features.iloc[index[order]]))
+    return groups, problems
+
+
+def series_ids(frame: pd.DataFrame, columns: Columns) -> Column:
+    """The name of each row's series as text, indexed by row number."""
+    if columns.id not in frame.columns:
+        return pd.Series([ONLY_SERIES] * len(frame), dtype=object)
+    ids = frame[columns.id].reset_index(drop=True)
+    names = ids.astype(object).map(str)
+    missing = np.flatnonzero(ids.isna() | (names.str.strip() == ""))
+    if len(missing):
+        raise DataError(
+            f"{len(missing)} rows have no {columns.id}, the first is row {missing[0] + 1}; "
+            "name their series or drop the rows"
+        )
+    return names
+
+
+def parse_times(column: Column, ids: Column) -> pd.Index:
+    """Dates, or whole or other numbers, [n]; NaT or NaN where a value is none. Eight-digit dates count as dates."""
+    if isinstance(column.dtype, pd.PeriodDtype):
+        column = pd.Series(pd.PeriodIndex(column).to_timestamp(), name=column.name)
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        if not np.isfinite(numbers).all() or (numbers != np.round(numbers)).any():
+            return pd.Index(np.where(np.isfinite(numbers), numbers, np.nan))
+        whole = pd.Index(numbers.astype(np.int64))
+        if not whole.empty and whole.min() >= 10_000_000 and whole.max() <= 99_999_999:
+            dates = pd.to_datetime(whole.astype(str), format="%Y%m%d", errors="coerce")
+            return whole if dates.isna().any() else dates.as_unit("us")
+        return whole
+    try:
+        times = pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601", errors="coerce"))
+    except (ValueError, TypeError):  # mixed time zones
+        raise DataError(f"{column.name} mixes time zones; write all dates in one zone") from None
+    if times.isna().all():
+        value, uid = column.iloc[0], ids.iloc[0]
+        raise DataError(_no_date(uid, str(column.name), value))
+    return times.as_unit("us")  # nanoseconds reach no further than 292 years
+
+
+def _no_date(uid: str, name: str, value: object) -> str:
+    if pd.isna(value):  # type: ignore[call-overload]
+        return f"series '{uid}': a row has no {name}; give its time or drop the row"
+    return f"series '{uid}': '{value}' in {name} is no date; write dates as 2024-01-31 or 2024-01-31 23:00, or integers"
+
+
+def _in_time_order(uid: str, given: Column, times: pd.Index, several: bool) -> NDArray[Any]:
+    """Order of the rows by time, [n]; raises a DataError for a missing, unreadable or repeated time."""
+    if times.hasnans:
+        raise DataError(_no_date(uid, str(given.name), given.iloc[int(np.argmax(times.isna()))]))
+    order = np.argsort(times.to_numpy(), kind="stable")
+    repeated = times[times.duplicated()]
+    if len(repeated):
+        remedy = "" if several else " or, if these are several series, name them in a column unique_id"
+        raise DataError(
+            f"series '{uid}': {show_time(repeated[0])} appears more than once in {given.name}; "
+            f"keep one row per timestamp{remedy}"
+        )
+    return order
+
+
+def _numbers(column: Column, ids: Column) -> Array:
+    """The target as float64, [n]; raises a DataError for the first value that is no number."""
+    values, bad = to_numbers(column)
+    if bad.any():
+        first = int(np.argmax(bad))
+        raise DataError(
+            f"series '{ids.iloc[first]}': '{column.iloc[first]}' in {column.name} is no number; "
+            "correct it or leave it empty if it is missing"
+        )
+    return values
+
+
+def to_numbers(column: Column) -> tuple[Array, NDArray[Any]]:
+    """Values as float64 with NaN for what is missing, [n], and True where a value is there but no number, [n]."""
+    numeric = not pd.api.types.is_datetime64_any_dtype(column.dtype)
+    values = pd.to_numeric(column, errors="coerce") if numeric else pd.Series(np.nan, index=column.index)
+    numbers: Array = np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    return numbers, np.isnan(numbers) & ~column.isna().to_numpy(dtype=bool)
+
+
+def show_time(time: object) -> str:
+    """A timestamp as people write it: no midnight, no fractions of nothing."""
+    return re.sub(r" 00:00:00$", "", str(time))
+
+
+def names_list(names: Iterable[str], most: int = 5) -> str:
+    """The first names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return ", ".join(listed[:most]) + more
+
+
+def check_horizon(horizon: int) -> None:
+    """Raise a ConfigError unless the horizon is a whole number of steps from one up."""
+    if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or horizon < 1:
+        raise ConfigError(f"horizon is {horizon}; give the number of steps to forecast, 1 or more")
