@@ -146,7 +146,8 @@ def fit_anchors(
     Only what comes before `until` is learned from; later residuals are those of a forecaster who had not seen them.
     """
     until = len(y) if until is None else until
-    filters = smoothers(grid.smoothings, rhythm)
+    # a season that the series has not seen twice cannot be told from chance
+    filters = [each for each in smoothers(grid.smoothings, rhythm) if each.season < until / 2]
     allowed = [name for name in grid.transforms if _allowed(name, y)] or ["identity"]
     designs = [_Design(name, y, observed, features, rhythm, filters, until) for name in allowed]
     # [transform, penalty, filter] flattened
@@ -176,8 +177,7 @@ class _Design:
         self.z = (raw - self.centre) / self.spread
         # a lag beyond a third of the series would cost more rows than it is worth
         self.lags = [lag for lag in rhythm.lags if lag < max(until / 3, 2)]
-        near = [lag for lag in rhythm.near if lag < max(until / 2, 3)]
-        first = max(self.lags[-1], near[-1])
+        first = max(self.lags[-1], *(each.step + each.season for each in filters))
         self.times = np.arange(first, len(y))[observed[first:]]
         self.num_rows = int((self.times < until).sum())
         inputs = [np.stack([self.z[self.times - lag] for lag in self.lags], axis=1), features[self.times]]

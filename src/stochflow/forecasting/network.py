@@ -19,6 +19,8 @@ from stochflow.models.context import ContextConfig, ContextEncoder
 # log-odds of one intention against the next one closer to the anchor, before anything is learned
 INITIAL_FOCUS = 3.0
 MAX_LOG_STRETCH = 4.0
+# numbers that stand for one category of a series
+CATEGORY_WIDTH = 4
 
 
 class ForecastHeads(NamedTuple):
@@ -45,11 +47,20 @@ class ForecastNetwork(nn.Module):
     intentions: Tensor
     initial_logits: Tensor
 
-    def __init__(self, num_features: int, width: int, intentions: Tensor, num_bins: int, context: ContextConfig | None):
-        """`intentions` [A] are the values that the policy can aim at; the middle one is zero."""
+    def __init__(
+        self,
+        num_features: int,
+        width: int,
+        intentions: Tensor,
+        num_bins: int,
+        context: ContextConfig | None = None,
+        categories: tuple[int, ...] = (),
+    ) -> None:
+        """A network that aims at `intentions` [A], whose middle is zero; `categories` counts the codes per column."""
         super().__init__()
         self.context = ContextEncoder(context) if context is not None else None
-        context_width = context.width if context is not None else 0
+        self.embeddings = nn.ModuleList(nn.Embedding(num, CATEGORY_WIDTH) for num in categories)
+        context_width = (context.width if context is not None else 0) + CATEGORY_WIDTH * len(categories)
         self.body = nn.Sequential(
             nn.Linear(num_features + context_width, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()
         )
@@ -75,7 +86,18 @@ class ForecastNetwork(nn.Module):
             for head in (self.policy, self.stretch, self.flow, self.backward_state, self.total_flow):
                 head.weight.zero_()
                 head.bias.zero_()
-            self.backward_outcome.weight.zero_()
+            for table in (self.backward_outcome, *self.embeddings):
+                table.weight.zero_()
+
+    def thought(self, windows: dict[str, Tensor] | None, codes: Tensor) -> Tensor | None:
+        """The context's vector: what the encoder makes of the windows, and what the series is, [rows, width] or None.
+
+        `windows` are the encoder's inputs, needed if there is one; `codes` [rows, columns] number the categories.
+        """
+        parts = [embedding(codes[:, column]) for column, embedding in enumerate(self.embeddings)]
+        if self.context is not None and windows is not None:
+            parts.append(self.context(**windows).pooled)
+        return torch.cat(parts, dim=-1) if parts else None
 
     def standardise(self, features: Tensor) -> None:
         """Take the scale of each feature from a sample [rows, features]."""
@@ -97,8 +119,7 @@ class ForecastNetwork(nn.Module):
 
     def departure(self, heads: ForecastHeads) -> Tensor:
         """How far the forecast has moved from the bare anchor's: mean squares of what the heads added, a scalar."""
-        added = self.policy(heads.hidden).square().mean() + heads.log_stretch.square().sum(dim=-1).mean()
-        return added
+        return self.policy(heads.hidden).square().mean() + heads.log_stretch.square().sum(dim=-1).mean()
 
     def log_backward(self, hidden: Tensor, outcomes: Tensor) -> Tensor:
         """log π_B(a|s, b): which intention led from here to the outcome, [..., A]."""
