@@ -181,6 +181,7 @@ def test_an_argument_that_is_wrong_is_refused_before_anything_is_written(tmp_pat
     ("settings", "name"),
     [
         ({}, "tfbind8-sgfn-kl-0.25-seed0"),
+        ({"task": "tfbind8:ARX"}, "tfbind8-ARX-sgfn-kl-0.25-seed0"),
         ({"channel": {"kind": "none"}}, "tfbind8-sgfn-kl-none-seed0"),
         ({"channel": parse_noise("0.1,0.2"), "seed": 3}, "tfbind8-sgfn-kl-positional-0.1-0.2-seed3"),
         ({"channel": parse_noise("/a/b.csv"), "method": "sgfn-db"}, "tfbind8-sgfn-db-b-seed0"),

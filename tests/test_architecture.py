@@ -20,6 +20,7 @@ ORDER = [
     ["objectives", "evaluation"],
     ["trainer", "runs"],
     ["experiment"],
+    ["conditional"],
     ["api"],
     ["__init__"],
     ["cli"],

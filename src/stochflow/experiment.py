@@ -55,15 +55,16 @@ class Experiment:
         return self.trainer.learner.network
 
 
-def build(config: Config) -> Experiment:
-    """Everything a config asks for, freshly initialised."""
+def build(config: Config, network: FlowNetwork | None = None) -> Experiment:
+    """Everything a config asks for, freshly initialised, or with a network that was trained before."""
     task = make_task(config.task)
     channel = make_channel(config.channel, task.num_tokens, task.length)
     reward = Reward(**config.reward.model_dump())
     device = choose_device(config.device)
     generators = Generators(config.seed)
-    network = make_network(config.model, task)
-    network.initialise(generators["init"])
+    if network is None:
+        network = make_network(config.model, task)
+        network.initialise(generators["init"])
     dynamics: DynamicsModel | KnownDynamics
     if config.dynamics.kind == "known":
         dynamics = KnownDynamics(channel, task.length)

@@ -5,12 +5,12 @@ import itertools
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from stochflow.channels import uniform_slip
 from stochflow.models.conditioning import Conditioner
 from stochflow.models.dynamics import DynamicsModel
 from stochflow.models.flow_network import FlowNetwork, Heads
-from stochflow.rollout import NetworkSampler, rollout
+from stochflow.rollout import NetworkSampler
 
 NUM_TOKENS, LENGTH, WIDTH, CONTEXT = 3, 4, 8, 5
 
@@ -47,7 +47,7 @@ def contexts(tokens: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def test_a_conditional_network_starts_with_the_weights_and_outputs_of_the_plain_one(
-    tokens: Tensor, contexts: Tensor
+    tokens: Tensor, contexts: Tensor, generator: torch.Generator
 ) -> None:
     plain, conditional = fresh_network(context_width=0), fresh_network()
     shared = plain.state_dict()
@@ -56,9 +56,9 @@ def test_a_conditional_network_starts_with_the_weights_and_outputs_of_the_plain_
         "conditioner",
         "context",
     }
-    with torch.no_grad():
-        for head in (plain.policy_head, conditional.policy_head):
-            head.weight.fill_(0.1).mul_(torch.arange(WIDTH))
+    # a policy that reads the features, the same in both
+    torch.nn.init.normal_(plain.policy_head.weight, generator=generator)
+    conditional.policy_head.load_state_dict(plain.policy_head.state_dict())
     expected = plain.all_prefixes(tokens).log_policy
     torch.testing.assert_close(conditional.all_prefixes(tokens, contexts).log_policy, expected)
 
@@ -103,16 +103,30 @@ def test_log_z_is_the_flow_of_the_empty_prefix_under_each_context(
     assert network.log_z(contexts).std().item() > 1e-3
 
 
-def test_a_sampler_draws_from_the_policy_of_each_rows_context(network: FlowNetwork, generator: torch.Generator) -> None:
-    contexts = torch.tensor([[4.0, 0, 0, 0, 0], [-4.0, 0, 0, 0, 0]], dtype=torch.float64).repeat_interleave(2000, dim=0)
-    sampler = NetworkSampler(network, 4000, contexts)
-    streams = {"policy": generator, "channel": generator}
-    walk = rollout(sampler, uniform_slip(NUM_TOKENS, 0.0), (4000, LENGTH), streams)
-    for half in (slice(0, 2000), slice(2000, None)):
-        expected = next(network.tree_log_policies(contexts[half][0])).exp()[0]
-        shares = walk.outcomes[half, 0].bincount(minlength=NUM_TOKENS) / 2000
-        # five standard errors of a share of one half
-        assert (shares - expected).abs().max().item() < 5 * 0.5 / 2000**0.5
+def test_a_sampler_follows_the_policy_of_each_rows_context(
+    network: FlowNetwork, tokens: Tensor, contexts: Tensor
+) -> None:
+    expected = network.all_prefixes(tokens, contexts).log_policy
+    sampler = NetworkSampler(network, len(tokens), contexts)
+    for depth in range(LENGTH):
+        torch.testing.assert_close(sampler.log_policy(), expected[:, depth])
+        sampler.advance(tokens[:, depth])
+
+
+def test_the_context_scales_and_shifts_what_is_read(generator: torch.Generator) -> None:
+    conditioner = Conditioner(2, 1).double()
+    with torch.no_grad():
+        for layer in (conditioner.read, conditioner.write):
+            layer.weight.copy_(torch.eye(2))
+            layer.bias.zero_()
+        # A = (1, 0), B = (0, 3)
+        conditioner.modulation.weight.copy_(torch.tensor([[1.0], [0.0], [0.0], [3.0]]))
+        conditioner.modulation.bias.zero_()
+    features = torch.tensor([[0.5, -1.0]], dtype=torch.float64)
+    after = conditioner(features, torch.tensor([[2.0]], dtype=torch.float64))
+    # 0.5·(1 + 2) = 1.5 and −1 + 3·2 = 5
+    expected = features + functional.gelu(torch.tensor([[1.5, 5.0]], dtype=torch.float64))
+    torch.testing.assert_close(after, expected)
 
 
 def test_gradients_of_the_conditioner_are_those_of_finite_differences(generator: torch.Generator) -> None:

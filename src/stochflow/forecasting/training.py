@@ -24,8 +24,18 @@ from stochflow.models.context import ContextConfig
 
 # intentions reach this far, in units of the anchor's noise
 _INTENTION_UNIT, _INTENTION_REACH = 0.35, 4.0
-# share of a series that validation may take
-_MAX_HELD_OUT = 0.35
+# what validation takes of a series: a share, that many horizons if it is short, but never more than the last share
+_HELD_OUT, _HELD_OUT_HORIZONS, _MAX_HELD_OUT = 0.2, 16, 0.35
+# values that must remain to learn from when some are held out
+_MIN_TRAINED = 36
+
+
+# called with the network's name, the number of updates so far and the share of CRPS that it saves
+Report = Callable[[str, int, float], None]
+
+
+def silent(name: str, step: int, gain: float) -> None:
+    pass
 
 
 @dataclass(frozen=True)
@@ -160,21 +170,19 @@ class Trained:
         return NormalDist().cdf(self.gain / max(self.error, 1e-9)) if self.network is not None else 0.0
 
 
-def hold_out(panel: list[Series], rhythm: Rhythm, horizon: int, num_origins: int) -> tuple[list[int], list[list[int]]]:
+def hold_out(panel: list[Series], horizon: int, num_origins: int) -> tuple[list[int], list[list[int]]]:
     """End of training and the validation origins after it, per series; series that are too short get none."""
     ends, origins = [], []
     for series in panel:
         num = len(series)
-        room = int(min(_MAX_HELD_OUT * num, horizon + (num_origins - 1) * horizon / 2 if num < 50*horizon else .2*num ))
+        # ten horizons of a short series, a fifth of a long one
+        room = int(min(_MAX_HELD_OUT * num, max(_HELD_OUT_HORIZONS * horizon, _HELD_OUT * num)))
         end = num - room
-        enough = room >= horizon and end >= 3 * NUM_MIN_ROWS
+        enough = room >= horizon and end >= _MIN_TRAINED
         ends.append(end if enough else num)
         places = np.unique(np.linspace(end, num - horizon, num_origins).astype(int)) if enough else []
         origins.append([int(place) for place in places])
     return ends, origins
-
-
-NUM_MIN_ROWS = 12
 
 
 def train_network(
@@ -182,10 +190,11 @@ def train_network(
     rhythm: Rhythm,
     horizon: int,
     config: ForecastConfig,
-    report: Callable[[str, int, float], None] = lambda name, step, crps: None,
+    categories: tuple[int, ...] = (),
+    report: Report = silent,
 ) -> Trained:
     """The network that the held-out origins prefer, or none; what the anchors learn from ends before the origins."""
-    ends, origins = hold_out(panel, rhythm, horizon, config.validation_origins)
+    ends, origins = hold_out(panel, horizon, config.validation_origins)
     nothing = Trained(None, "none")
     if config.network == "none" or config.max_steps == 0 or not any(origins):
         return nothing
@@ -193,7 +202,7 @@ def train_network(
     validation = Validation(panel, world, origins, horizon, config)
     rows = training_rows(panel, world, ends, config.train_members)
     candidates = ["mlp", "transformer"] if config.network == "auto" else [config.network]
-    results = [_train(name, rows, panel, world, validation, config, horizon, report) for name in candidates]
+    results = [_train(name, rows, validation, categories, config, report) for name in candidates]
     best = max(results, key=lambda trained: trained.gain)
     return best if best.gain > config.min_gain else nothing
 
@@ -204,7 +213,7 @@ class Validation:
     def __init__(self, panel: list[Series], world: World, origins: list[list[int]], horizon: int, config: ForecastConfig):
         used = [(index, places) for index, places in enumerate(origins) if places]
         self.world, self.paths, self.seed = world, config.validation_paths, config.seed
-        self.horizon = horizon
+        self.horizon, self.panel = horizon, panel
         self.start = join(
             [starts(panel[index], world.anchors[index], places, horizon, config.validation_paths) for index, places in used]
         )
@@ -229,7 +238,7 @@ class Validation:
 
         Origins closer than a horizon share values, so the error counts a horizon as one observation.
         """
-        contexts = encode_contexts(network, windows, self.series, self.origins)
+        contexts = thoughts(network, self.panel, windows, self.series, self.origins)
         saved = self.anchor_score - self._scores(network, contexts)
         means, variances = [], []
         for index in self.series.unique():
@@ -243,51 +252,67 @@ class Validation:
 
 
 @torch.no_grad()
-def encode_contexts(network: ForecastNetwork, windows: ContextWindows | None, series: Tensor, origins: Tensor) -> Tensor | None:
-    """Vectors of the contexts before each origin, [rows, width]; None for a network without a context."""
-    if network.context is None or windows is None:
-        return None
-    return network.context(**windows.at(series, origins)).pooled
+def thoughts(
+    network: ForecastNetwork, panel: list[Series], windows: ContextWindows | None, series: Tensor, origins: Tensor
+) -> Tensor | None:
+    """The network's vectors for the contexts before each origin, [rows, width]; None if it reads none."""
+    inputs = windows.at(series, origins) if windows is not None else None
+    return network.thought(inputs, static_codes(panel)[series])
 
 
-def new_network(name: str, rows: Rows, world: World, windows: ContextWindows | None, config: ForecastConfig) -> ForecastNetwork:
-    """A network that starts exactly at the anchor."""
+def static_codes(panel: list[Series]) -> Tensor:
+    """Categories of every series, [series, columns]."""
+    return torch.as_tensor(np.stack([series.static for series in panel]))
+
+
+def new_network(
+    name: str, num_features: int, num_inputs: int, categories: tuple[int, ...], config: ForecastConfig
+) -> ForecastNetwork:
+    """A network that starts exactly at the anchor; `num_inputs` features per step of the context if it reads one."""
     half = config.num_intentions // 2
     grid = torch.linspace(-1, 1, 2 * half + 1, dtype=torch.float64)
     intentions = _INTENTION_UNIT * torch.sinh(grid * np.arcsinh(_INTENTION_REACH / _INTENTION_UNIT))
     context = None
-    if name == "transformer" and windows is not None:
+    if name == "transformer":
         context = ContextConfig(
-            width=config.context_width, layers=config.context_layers, position=config.position,
-            max_length=windows.length, num_features=windows.features.shape[1],
+            width=config.context_width,
+            layers=config.context_layers,
+            position=config.position,
+            max_length=config.context_length,
+            num_features=num_inputs,
         )
-    network = ForecastNetwork(rows.features.shape[1], config.width, intentions, world.bins.num_bins, context)
+    network = ForecastNetwork(num_features, config.width, intentions, config.num_bins, context, categories)
     network.initialise(torch.Generator().manual_seed(config.seed))
-    network.standardise(rows.features)
     return network
 
 
 def _train(
-    name: str, rows: Rows, panel: list[Series], world: World, validation: Validation, config: ForecastConfig, horizon: int,
-    report: Callable[[str, int, float], None],
+    name: str,
+    rows: Rows,
+    validation: "Validation",
+    categories: tuple[int, ...],
+    config: ForecastConfig,
+    report: Report,
 ) -> Trained:
     """Adam on random states; the weights with the best validation CRPS are kept, the untrained ones included."""
+    panel, world, horizon = validation.panel, validation.world, validation.horizon
     windows = context_windows(panel, world, config.context_length) if name == "transformer" else None
-    network = new_network(name, rows, world, windows, config)
+    num_inputs = windows.features.shape[1] if windows is not None else 0
+    network = new_network(name, rows.features.shape[1], num_inputs, categories, config)
+    network.standardise(rows.features)
     generator = torch.Generator().manual_seed(config.seed + 1)
     optimiser = torch.optim.AdamW(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
-    averaged = copy.deepcopy(network)
-    prior = config.prior_strength / len(rows.time) * min(config.train_members, 1e9)
+    averaged, codes = copy.deepcopy(network), static_codes(panel)
+    # rows repeat each time once per anchor: the anchor's forecast is worth so many times, not rows
+    prior = config.prior_strength * config.train_members / len(rows.time)
     best = Trained(None, name)
     for step in range(1, config.max_steps + 1):
         picked = torch.multinomial(rows.weights, config.batch_size, replacement=True, generator=generator)
-        context = None
-        if windows is not None:
-            # a path's context ends before its origin, so the states of a horizon see it at every distance
-            lead = torch.randint(horizon, (len(picked),), generator=generator)
-            origins = (rows.time[picked] - lead).clamp_min(0)
-            context = network.context(**windows.at(rows.series[picked], origins)).pooled
-        heads = network(rows.features[picked], context)
+        series = rows.series[picked]
+        # a path's context ends before its origin, so the states of a horizon see it at every distance
+        lead = torch.randint(horizon, (len(picked),), generator=generator)
+        inputs = windows.at(series, (rows.time[picked] - lead).clamp_min(0)) if windows is not None else None
+        heads = network(rows.features[picked], network.thought(inputs, codes[series]))
         loss = forecast_loss(heads, network, world.kernel, world.bins, rows.surprises[picked], config, generator)
         loss = loss + prior * network.departure(heads)
         optimiser.zero_grad()

@@ -21,7 +21,7 @@ class ContextMemory(NamedTuple):
 
     Attributes:
         memory: one vector per element, zero where it is absent, [batch, time, width].
-        pooled: mean of the present ones, zero when there is none, [batch, width].
+        pooled: norm of the mean over the present elements, zero when there is none, [batch, width].
     """
 
     memory: Tensor
@@ -52,6 +52,7 @@ class ContextEncoder(nn.Module):
             self.time_embedding = nn.Linear(2 * len(self.frequencies), width)
         self.blocks = nn.ModuleList(Block(width, settings.heads, settings.dropout) for _ in range(settings.layers))
         self.norm = nn.LayerNorm(width)
+        self.pooled_norm = nn.LayerNorm(width)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw all weights from `generator`; nothing depends on torch's global state."""
@@ -90,8 +91,10 @@ class ContextEncoder(nn.Module):
         visible = (present.unsqueeze(-2) | itself).unsqueeze(-3)
         for block in self.blocks:
             hidden = block(hidden, visible, generator=generator)
-        memory = self.norm(hidden) * present.unsqueeze(-1)
-        return ContextMemory(memory, memory.sum(dim=-2) / present.sum(dim=-1, keepdim=True).clamp_min(1))
+        real = present.unsqueeze(-1)
+        # normalised after the mean: an element that says more than the others keeps its weight
+        pooled = self.pooled_norm((hidden * real).sum(dim=-2) / real.sum(dim=-2).clamp_min(1))
+        return ContextMemory(self.norm(hidden) * real, pooled * real.any(dim=-2))
 
     def _embedded(self, features: Tensor | None, tokens: Tensor | None, present: Tensor) -> Tensor:
         """Sum of the embeddings of what was given, [batch, time, width]."""

@@ -1,0 +1,283 @@
+"""`StochflowForecaster`: fit on a long table, predict distributions, judge itself on rolling origins, save and load."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from stochflow.errors import ConfigError, DataError
+from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.frame import Columns, Encoder, Panel, check_horizon
+from stochflow.forecasting.paths import sample_paths, starts
+from stochflow.forecasting.series import Array, Series
+from stochflow.forecasting.storage import read_forecaster, write_forecaster
+from stochflow.forecasting.training import (
+    Report,
+    Trained,
+    World,
+    context_windows,
+    fit_world,
+    silent,
+    thoughts,
+    train_network,
+)
+
+MODEL = "stochflow"
+# path steps that are held in memory at once
+_MAX_CELLS = 2_000_000
+
+
+@dataclass(frozen=True)
+class _State:
+    """What fitting leaves behind."""
+
+    encoder: Encoder
+    panel: Panel
+    trained: Trained
+    world: World
+
+
+class StochflowForecaster:
+    """Probabilistic forecasts for one or many series.
+
+    An ensemble of linear anchors says what each series would do if it went on as before. A flow network, shared by all
+    series, says where the world will land around them; it is used as far as held-out origins trust it.
+
+    Args:
+        freq: pandas frequency of the series, such as "h", "D" or "MS". Without it, it is inferred; timestamps without
+            one are irregular and their gaps are used.
+        horizon: steps ahead that the network is judged on, and that `predict` returns unless told otherwise.
+        season_length: steps of the main season, if not the one that the frequency implies.
+        columns: names of the columns, and which are features known in advance, known only up to now, or static.
+        settings: fields of `ForecastConfig`.
+    """
+
+    def __init__(
+        self,
+        freq: str | None = None,
+        horizon: int = 12,
+        season_length: int | None = None,
+        columns: Columns | None = None,
+        **settings: Any,
+    ) -> None:
+        check_horizon(horizon)
+        self.freq, self.horizon, self.season_length = freq, horizon, season_length
+        self.columns = columns or Columns()
+        self.config = ForecastConfig.checked(settings)
+        self._state: _State | None = None
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """A sentence for every series that could not be used, by id."""
+        return self._fitted().panel.problems
+
+    @property
+    def network(self) -> str:
+        """What refines the anchors: "none", "mlp" or "transformer"."""
+        return self._fitted().trained.name
+
+    @property
+    def trust(self) -> float:
+        """Share of the paths that the network guides."""
+        return self._fitted().trained.trust
+
+    def fit(self, df: pd.DataFrame, report: Report = silent) -> "StochflowForecaster":
+        """Learn from a long table. Series that cannot be used are named in `problems`."""
+        encoder = Encoder.fit(df, self.columns, self.freq, self.season_length)
+        panel = encoder.panel(df)
+        if not panel.series:
+            raise DataError(f"no series can be used; {next(iter(panel.problems.values()))}")
+        categories = tuple(encoder.num_categories)
+        trained = train_network(panel.series, encoder.rhythm, self.horizon, self.config, categories, report)
+        self._state = _State(encoder, panel, trained, fit_world(panel.series, encoder.rhythm, self.config))
+        return self
+
+    def predict(
+        self,
+        h: int | None = None,
+        level: Sequence[float] | None = None,
+        quantiles: Sequence[float] | None = None,
+        num_samples: int | None = None,
+        future_df: pd.DataFrame | None = None,
+    ) -> pd.DataFrame:
+        """Forecast `h` steps after the end of every series.
+
+        Returns:
+            One row per series and step: the ids, the times, the predictive median `stochflow`, for each `level` the
+            interval `stochflow-lo-80`, `stochflow-hi-80`, for each of `quantiles` a column `stochflow-q-0.1`. With
+            `num_samples` and neither of them: one row per path, with its number in `sample`.
+        """
+        horizon = self.horizon if h is None else h
+        check_horizon(horizon)
+        levels = interval_levels(level, quantiles)
+        state = self._fitted()
+        extended, times = [], []
+        for series in state.panel.series:
+            ahead, when = state.encoder.future(series, state.panel.times[series.uid], horizon, future_df)
+            extended.append(replace(series, outside=np.concatenate([series.outside, ahead])))
+            times.append(when)
+        num = num_samples if num_samples is not None else self.config.num_paths
+        check_samples(num)
+        paths = self._paths(extended, state, horizon, num)
+        frames = []
+        for series, when, drawn in zip(extended, times, paths, strict=True):
+            make = sample_rows if num_samples is not None and not levels else quantile_rows
+            frames.append(make(drawn, levels, {self.columns.id: series.uid, self.columns.time: when}))
+        return pd.concat(frames, ignore_index=True)
+
+    def cross_validation(
+        self,
+        df: pd.DataFrame,
+        h: int | None = None,
+        n_windows: int = 10,
+        step_size: int | None = None,
+        level: Sequence[float] | None = None,
+        quantiles: Sequence[float] | None = None,
+        refit: bool = False,
+    ) -> pd.DataFrame:
+        """Forecasts from `n_windows` rolling origins at the end of every series, with what happened beside them.
+
+        The origins are `step_size` steps apart, half the horizon by default. Anchors are fitted anew at each; the
+        network is learned before the first, or anew with `refit`. Features known in advance are taken from the table.
+        """
+        horizon = self.horizon if h is None else h
+        check_horizon(horizon)
+        step = max(horizon // 2, 1) if step_size is None else step_size
+        if n_windows < 1 or step < 1:
+            raise ConfigError(f"n_windows is {n_windows} and step_size {step}; give at least 1 for each")
+        levels = interval_levels(level, quantiles)
+        num_held = horizon + (n_windows - 1) * step
+        encoder = Encoder.fit(_drop_last(df, self.columns, num_held), self.columns, self.freq, self.season_length)
+        panel = encoder.panel(df)
+        long = [series for series in panel.series if len(series) - num_held >= MIN_HISTORY]
+        if not long:
+            raise DataError(f"no series has {num_held + MIN_HISTORY} values; take fewer windows or a shorter horizon")
+        rows, trained = [], None
+        for window in range(n_windows):
+            cut = [truncated(series, len(series) - num_held + window * step, horizon) for series in long]
+            if trained is None or refit:
+                categories = tuple(encoder.num_categories)
+                trained = train_network([_history(each) for each in cut], encoder.rhythm, horizon, self.config, categories)
+            state = _State(encoder, panel, trained, fit_world(cut, encoder.rhythm, self.config))
+            for series, whole, drawn in zip(cut, long, self._paths(cut, state, horizon, self.config.num_paths), strict=True):
+                times = panel.times[series.uid]
+                here = slice(len(series), len(series) + horizon)
+                labels = {self.columns.id: series.uid, self.columns.time: times[here], "cutoff": times[len(series) - 1]}
+                truth = np.where(whole.observed[here], whole.y[here], np.nan)
+                rows.append(quantile_rows(drawn, levels, labels).assign(**{self.columns.target: truth}))
+        return pd.concat(rows, ignore_index=True)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the fitted forecaster to a folder: weights and data as safetensors, the rest as JSON."""
+        state = self._fitted()
+        settings = {"freq": self.freq, "horizon": self.horizon, "season_length": self.season_length}
+        return write_forecaster(Path(path), settings, self.config, state.encoder, state.panel, state.trained)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "StochflowForecaster":
+        """The forecaster that `save` wrote; it predicts the same."""
+        settings, config, encoder, panel, trained = read_forecaster(Path(path))
+        forecaster = cls(columns=encoder.columns, **settings, **config.model_dump())
+        world = fit_world(panel.series, encoder.rhythm, config)
+        forecaster._state = _State(encoder, panel, trained, world)
+        return forecaster
+
+    def _fitted(self) -> _State:
+        if self._state is None:
+            raise ConfigError("the forecaster has not been fitted; call fit first")
+        return self._state
+
+    def _paths(self, panel: list[Series], state: _State, horizon: int, num_paths: int) -> list[Array]:
+        """Draws of every series that start after its last value, [num_paths, horizon] each."""
+        network, world = state.trained.network, state.world
+        generator = torch.Generator().manual_seed(self.config.seed)
+        contexts = None
+        if network is not None:
+            needs = network.context is not None
+            windows = context_windows(panel, world, self.config.context_length) if needs else None
+            ends = torch.tensor([len(series) for series in panel])
+            contexts = thoughts(network, panel, windows, torch.arange(len(panel)), ends)
+        drawn = []
+        for index, (series, anchors) in enumerate(zip(panel, world.anchors, strict=True)):
+            own = contexts[index : index + 1] if contexts is not None else None
+            left, parts = num_paths, []
+            while left:
+                size = min(left, max(_MAX_CELLS // horizon, 1))
+                start = starts(series, anchors, [len(series)], horizon, size)
+                part = sample_paths(
+                    start, world.rhythm, network, world.kernel, world.bins, generator, own, state.trained.trust
+                )
+                parts.append(part.numpy())
+                left -= size
+            drawn.append(np.concatenate(parts))
+        return drawn
+
+
+MIN_HISTORY = 16
+
+
+def truncated(series: Series, end: int, horizon: int) -> Series:
+    """The series as it was known before index `end`, with the features of `horizon` more steps."""
+    observed = series.observed[:end]
+    last = int(np.flatnonzero(observed)[-1])
+    y = series.y[:end].copy()
+    y[last + 1 :] = y[last]  # a gap that is still open has no far end yet
+    return replace(
+        series,
+        y=y,
+        observed=observed,
+        outside=series.outside[: end + horizon],
+        past=series.past[:end],
+        positions=series.positions[:end],
+    )
+
+
+def _history(series: Series) -> Series:
+    return replace(series, outside=series.outside[: len(series)])
+
+
+def _drop_last(df: pd.DataFrame, columns: Columns, num: int) -> pd.DataFrame:
+    """The table without the last `num` rows of every series."""
+    if columns.time not in df.columns:
+        return df  # the encoder says what is missing
+    if columns.id not in df.columns:
+        return df.sort_values(columns.time).iloc[:-num]
+    ordered = df.sort_values(columns.time)
+    return ordered[ordered.groupby(columns.id).cumcount(ascending=False) >= num]
+
+
+def interval_levels(level: Sequence[float] | None, quantiles: Sequence[float] | None) -> dict[str, float]:
+    """Column name → quantile, for intervals in per cent and for quantiles between 0 and 1."""
+    columns: dict[str, float] = {}
+    for percent in level or ():
+        if not 0 < percent < 100:
+            raise ConfigError(f"level {percent} is no interval; give per cents between 0 and 100, such as 80")
+        columns[f"{MODEL}-lo-{percent:g}"] = 0.5 - percent / 200
+        columns[f"{MODEL}-hi-{percent:g}"] = 0.5 + percent / 200
+    for quantile in quantiles or ():
+        if not 0 < quantile < 1:
+            raise ConfigError(f"quantile {quantile} lies outside (0, 1); give shares such as 0.1")
+        columns[f"{MODEL}-q-{quantile:g}"] = quantile
+    return columns
+
+
+def check_samples(num: int) -> None:
+    if not 2 <= num <= 10_000_000:
+        raise ConfigError(f"num_samples is {num}; draw between 2 and 10,000,000 paths")
+
+
+def quantile_rows(drawn: Array, levels: dict[str, float], labels: dict[str, Any]) -> pd.DataFrame:
+    """Labels, median and quantiles of draws [num, horizon], one row per step."""
+    values = np.quantile(drawn, [0.5, *levels.values()], axis=0)
+    return pd.DataFrame({**labels, **dict(zip([MODEL, *levels], values, strict=True))})
+
+
+def sample_rows(drawn: Array, levels: dict[str, float], labels: dict[str, Any]) -> pd.DataFrame:
+    """Labels and values of draws [num, horizon], path by path."""
+    num, horizon = drawn.shape
+    columns = {name: np.tile(value, num) if isinstance(value, pd.Index) else value for name, value in labels.items()}
+    return pd.DataFrame({**columns, "sample": np.repeat(np.arange(num), horizon), MODEL: drawn.ravel()})
