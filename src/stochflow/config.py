@@ -12,12 +12,12 @@ from stochflow.errors import ConfigError
 _BATCHES_KEPT = 64
 
 
-class _Settings(BaseModel):
+class Settings(BaseModel):
     # misspelt keys and text where a number belongs are errors, not surprises
     model_config = ConfigDict(extra="forbid", strict=True, validate_default=True, allow_inf_nan=False)
 
 
-class ChannelConfig(_Settings):
+class ChannelConfig(Settings):
     """The noise between intention and outcome."""
 
     kind: Literal["none", "uniform-slip", "confusion", "positional", "dna-synthesis"] = Field(
@@ -31,7 +31,7 @@ class ChannelConfig(_Settings):
     file: str | None = Field(None, description="CSV or YAML file that holds the matrix, or a list of them in YAML.")
 
 
-class RewardConfig(_Settings):
+class RewardConfig(Settings):
     """From score to reward."""
 
     beta: float = Field(3.0, gt=0, le=1e3, description="Exponent β of the score.")
@@ -39,7 +39,7 @@ class RewardConfig(_Settings):
     ramp: float = Field(0.0, ge=0, description="Training steps over which β(t) rises from 1; 0 means β at once.")
 
 
-class ModelConfig(_Settings):
+class ModelConfig(Settings):
     """The flow network."""
 
     body: Literal["kmer", "transformer"] = Field("kmer", description="What reads a prefix: summed k-mers or attention.")
@@ -61,7 +61,7 @@ class ModelConfig(_Settings):
         return self
 
 
-class ContextConfig(_Settings):
+class ContextConfig(Settings):
     """The context encoder: what the policy and the dynamics may know beyond the prefix."""
 
     width: int = Field(64, ge=2, le=2**14, description="Width of the memory and of the pooled vector.")
@@ -84,7 +84,7 @@ class ContextConfig(_Settings):
         return self
 
 
-class DynamicsConfig(_Settings):
+class DynamicsConfig(Settings):
     """The forward-dynamics model P̂(s'|s,a)."""
 
     kind: Literal["learned", "known"] = Field("learned", description="Learn P̂, or use the true channel.")
@@ -98,7 +98,7 @@ class DynamicsConfig(_Settings):
     sample_size: int = Field(512, ge=1, le=2**20, description="Trajectories drawn from the buffer for each update.")
 
 
-class ObjectiveConfig(_Settings):
+class ObjectiveConfig(Settings):
     """What the policy minimises."""
 
     kind: Literal["detailed-balance", "kl"] = Field("kl", description="Balance condition or divergence.")
@@ -118,7 +118,7 @@ class ObjectiveConfig(_Settings):
         return self
 
 
-class PlanConfig(_Settings):
+class PlanConfig(Settings):
     """Values planned on the trie of visited prefixes (state scope, planned values)."""
 
     growth: float = Field(1.15, gt=1, description="Plan again when the memory has grown by this factor …")
@@ -127,7 +127,7 @@ class PlanConfig(_Settings):
     rows_per_level: int = Field(384, ge=1, le=2**20, description="States drawn per depth for one update.")
 
 
-class ExplorationConfig(_Settings):
+class ExplorationConfig(Settings):
     """How training trajectories differ from the policy's own; never used in evaluation."""
 
     epsilon: float = Field(0.0, ge=0, le=1, description="Share of uniformly random intentions.")
@@ -135,7 +135,7 @@ class ExplorationConfig(_Settings):
     restarts: float = Field(0.0, ge=0, le=1, description="Share of trajectories that start from a random prefix.")
 
 
-class OptimiserConfig(_Settings):
+class OptimiserConfig(Settings):
     """The policy's optimiser and the shape of a training step."""
 
     learning_rate: float = Field(6e-3, gt=0, description="Adam: warm-up, constant for half of the budget, cosine to 0.")
@@ -148,7 +148,7 @@ class OptimiserConfig(_Settings):
     replay_size: int = Field(_BATCHES_KEPT * 512, ge=1, le=2**26, description="Trajectories kept for replay.")
 
 
-class BudgetConfig(_Settings):
+class BudgetConfig(Settings):
     """When to stop; exactly one of the three."""
 
     trajectories: int | None = Field(None, ge=1, description="Trajectories to sample.")
@@ -162,7 +162,7 @@ class BudgetConfig(_Settings):
         return self
 
 
-class EvaluationConfig(_Settings):
+class EvaluationConfig(Settings):
     """What is measured, and how often."""
 
     every: float = Field(0.05, ge=1e-6, le=1, description="Evaluate after this share of the budget.")
@@ -174,7 +174,7 @@ class EvaluationConfig(_Settings):
     reference: str | None = Field(None, description="File of known sequences (one per line, CSV or FASTA) for novelty.")
 
 
-class Config(_Settings):
+class Config(Settings):
     """A whole run."""
 
     task: str = Field("tfbind8", description="Task name; `stochflow tasks` lists them.")
@@ -218,7 +218,7 @@ def resolve(layers: list[dict[str, Any]]) -> Config:
     try:
         return Config.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(_sentence(error)) from None
+        raise ConfigError(sentence_of(error)) from None
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -275,10 +275,10 @@ def annotated_yaml(config: Config) -> str:
     return "".join(_annotated_lines(config, indent=""))
 
 
-def _annotated_lines(settings: _Settings, indent: str) -> Iterator[str]:
+def _annotated_lines(settings: Settings, indent: str) -> Iterator[str]:
     for name, field in type(settings).model_fields.items():
         value = getattr(settings, name)
-        if isinstance(value, _Settings):
+        if isinstance(value, Settings):
             yield f"{indent}{name}:  # {type(value).__doc__}\n"
             yield from _annotated_lines(value, indent + "  ")
         else:
@@ -302,7 +302,7 @@ def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _sentence(error: ValidationError) -> str:
+def sentence_of(error: ValidationError) -> str:
     first = error.errors()[0]
     where = _name(first["loc"])
     if first["type"] == "extra_forbidden":

@@ -1,14 +1,16 @@
 """Settings of a forecaster."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field, ValidationError
+
+from stochflow.config import Settings, sentence_of
+from stochflow.errors import ConfigError
 
 
-class ForecastConfig(BaseModel):
+class ForecastConfig(Settings):
     """Everything that can be set; the defaults are what `docs/forecasting.md` measures."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, validate_default=True, allow_inf_nan=False, frozen=True)
 
     network: Literal["auto", "none", "mlp", "transformer"] = Field(
         "auto", description="What refines the anchor; auto takes what the validation CRPS prefers, none included."
@@ -35,11 +37,13 @@ class ForecastConfig(BaseModel):
     min_gain: float = Field(0.01, ge=0, lt=1, description="Share by which a network must beat the bare anchor.")
     batch_size: int = Field(512, ge=1, description="States per update.")
     num_bins: int = Field(129, ge=9, le=4097, description="Tokens of a value, both open ends included.")
-    num_intentions: int = Field(17, ge=3, le=1025, description="Tokens the policy can intend; odd, the middle is the anchor.")
+    num_intentions: int = Field(
+        17, ge=3, le=1025, description="Tokens the policy can intend, made odd; the middle one is the anchor."
+    )
     train_members: int = Field(4, ge=1, description="Anchors per series whose residuals the network learns from.")
     validation_origins: int = Field(32, ge=1, description="Origins on which training is judged.")
     validation_paths: int = Field(64, ge=2, description="Paths per origin for that.")
-    context_length: int = Field(96, ge=2, le=2**14, description="Steps of the past that the context encoder reads.")
+    context_length: int = Field(64, ge=2, le=2**14, description="Steps of the past that the context encoder reads.")
     context_width: int = Field(32, ge=2, description="Width of the context encoder.")
     context_layers: int = Field(2, ge=1, description="Attention blocks of the context encoder.")
     position: Literal["learned", "sinusoidal", "continuous"] = Field(
@@ -47,3 +51,11 @@ class ForecastConfig(BaseModel):
     )
     num_paths: int = Field(1000, ge=2, description="Paths of a forecast when the caller does not say.")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of all random numbers.")
+
+    @classmethod
+    def checked(cls, settings: Mapping[str, Any]) -> "ForecastConfig":
+        """A config from settings by name; a bad one raises a ConfigError that says what is allowed."""
+        try:
+            return cls.model_validate(dict(settings))
+        except ValidationError as error:
+            raise ConfigError(sentence_of(error)) from None

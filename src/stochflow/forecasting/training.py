@@ -67,13 +67,24 @@ def fit_world(panel: list[Series], rhythm: Rhythm, config: ForecastConfig, until
 
 @dataclass(frozen=True)
 class Rows:
-    """States to learn from: features [N, D], the residual that followed [N], and where each stands."""
+    """States to learn from: features [N, D], the residual that followed [N], how often to take each, and where it is.
+
+    Rows of one series and anchor follow one another in time and have the same `block`.
+    """
 
     features: Tensor
     surprises: Tensor
     weights: Tensor
     series: Tensor
     time: Tensor
+    block: Tensor
+
+    def draw(self, num: int, run: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """About `num` rows in runs of up to `run` successors: their index, their run's number, and each run's first."""
+        first = torch.multinomial(self.weights, max(num // run, 1), replacement=True, generator=generator)
+        index = (first.unsqueeze(-1) + torch.arange(run)).clamp_max(len(self.block) - 1)
+        belongs = self.block[index] == self.block[first].unsqueeze(-1)
+        return index[belongs], torch.arange(len(first)).unsqueeze(-1).expand_as(index)[belongs], first
 
 
 def training_rows(panel: list[Series], world: World, until: list[int], num_members: int) -> Rows:
@@ -86,7 +97,7 @@ def training_rows(panel: list[Series], world: World, until: list[int], num_membe
             features = features_at(series, anchors, int(member), times)
             surprises = torch.as_tensor(anchors.residuals[member, times])
             weight = torch.full((len(times),), float(anchors.weight[member] / anchors.weight[leading].sum() / len(times)))
-            place = torch.full((len(times),), number), torch.as_tensor(times)
+            place = torch.full((len(times),), number), torch.as_tensor(times), torch.full((len(times),), len(parts))
             parts.append((features, surprises, weight, *place))
     return Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
@@ -307,12 +318,12 @@ def _train(
     prior = config.prior_strength * config.train_members / len(rows.time)
     best = Trained(None, name)
     for step in range(1, config.max_steps + 1):
-        picked = torch.multinomial(rows.weights, config.batch_size, replacement=True, generator=generator)
-        series = rows.series[picked]
-        # a path's context ends before its origin, so the states of a horizon see it at every distance
-        lead = torch.randint(horizon, (len(picked),), generator=generator)
-        inputs = windows.at(series, (rows.time[picked] - lead).clamp_min(0)) if windows is not None else None
-        heads = network(rows.features[picked], network.thought(inputs, codes[series]))
+        # a path's context ends before its origin: all states of a horizon share it
+        picked, run, first = rows.draw(config.batch_size, horizon if windows is not None else 1, generator)
+        series = rows.series[first]
+        inputs = windows.at(series, rows.time[first]) if windows is not None else None
+        thought = network.thought(inputs, codes[series])
+        heads = network(rows.features[picked], thought[run] if thought is not None else None)
         loss = forecast_loss(heads, network, world.kernel, world.bins, rows.surprises[picked], config, generator)
         loss = loss + prior * network.departure(heads)
         optimiser.zero_grad()

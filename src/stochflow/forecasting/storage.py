@@ -1,0 +1,101 @@
+"""A fitted forecaster on disk: tensors as safetensors, everything else as JSON that vouches for them. No pickles."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as tensors_from_bytes
+from safetensors.torch import save as tensors_to_bytes
+from torch import Tensor
+
+from stochflow.errors import DataError
+from stochflow.files import write_atomically
+from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.frame import Encoder, Panel
+from stochflow.forecasting.series import Series
+from stochflow.forecasting.training import Trained, new_network
+
+FORMAT = 1
+TENSORS, MANIFEST = "forecaster.safetensors", "forecaster.json"
+_ARRAYS = ("y", "observed", "outside", "past", "positions", "static")
+
+
+def write_forecaster(
+    folder: Path, settings: dict[str, Any], config: ForecastConfig, encoder: Encoder, panel: Panel, trained: Trained
+) -> Path:
+    """Write all files of a forecaster; the JSON comes last, without it there is none."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors: dict[str, Tensor] = {}
+        for number, series in enumerate(panel.series):
+            for name in _ARRAYS:
+                tensors[f"series.{number}.{name}"] = torch.as_tensor(getattr(series, name))
+            times = panel.times[series.uid]
+            whole = times.astype("int64") if isinstance(times, pd.DatetimeIndex) else times
+            tensors[f"series.{number}.times"] = torch.as_tensor(whole.to_numpy(copy=True))
+        if trained.network is not None:
+            tensors |= {f"network.{name}": tensor for name, tensor in trained.network.state_dict().items()}
+        data = tensors_to_bytes({name: tensor.contiguous().clone() for name, tensor in tensors.items()})
+        write_atomically(folder / TENSORS, data)
+        network = {name: getattr(trained, name) for name in ("name", "gain", "error", "steps", "history")}
+        manifest = {
+            "format": FORMAT,
+            "sha256": hashlib.sha256(data).hexdigest(),
+            "settings": settings,
+            "config": config.model_dump(),
+            "encoder": encoder.to_dict(),
+            "ids": [series.uid for series in panel.series],
+            "times": [str(panel.times[series.uid].dtype) for series in panel.series],
+            "problems": panel.problems,
+            "network": network | {"fitted": trained.network is not None},
+        }
+        write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1))
+    except OSError as error:
+        raise DataError(f"the forecaster cannot be written to {folder} ({error.strerror}); choose another place") from None
+    return folder
+
+
+def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Encoder, Panel, Trained]:
+    """What `write_forecaster` wrote; a DataError if it is incomplete or damaged."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        data = (folder / TENSORS).read_bytes()
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder} holds no forecaster ({error}); save one there first") from None
+    damaged = f"the forecaster in {folder} is damaged; fit it again and save it anew"
+    if not isinstance(manifest, dict) or hashlib.sha256(data).hexdigest() != manifest.get("sha256"):
+        raise DataError(damaged)
+    if manifest.get("format") != FORMAT:
+        raise DataError(f"the forecaster in {folder} has format {manifest.get('format')}, this version reads {FORMAT}")
+    try:
+        tensors = tensors_from_bytes(data)
+        config = ForecastConfig.checked(manifest["config"])
+        encoder = Encoder.from_dict(manifest["encoder"])
+        panel, times = [], {}
+        for number, (uid, dtype) in enumerate(zip(manifest["ids"], manifest["times"], strict=True)):
+            arrays = {name: tensors[f"series.{number}.{name}"].numpy() for name in _ARRAYS}
+            panel.append(Series(uid=uid, **arrays))
+            stored = tensors[f"series.{number}.times"].numpy()
+            times[uid] = pd.Index(stored).astype(dtype)
+        trained = _network(manifest["network"], tensors, config, encoder)
+        return manifest["settings"], config, encoder, Panel(panel, times, manifest["problems"]), trained
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError):
+        raise DataError(damaged) from None
+
+
+def _network(stored: dict[str, Any], tensors: dict[str, Tensor], config: ForecastConfig, encoder: Encoder) -> Trained:
+    network = None
+    if stored["fitted"]:
+        weights = {name.removeprefix("network."): tensor for name, tensor in tensors.items() if name.startswith("network.")}
+        embedding = weights.get("context.feature_embedding.weight", np.zeros((0, 0)))
+        network = new_network(
+            stored["name"], len(weights["feature_mean"]), embedding.shape[1], tuple(encoder.num_categories), config
+        )
+        network.load_state_dict(weights)
+    history = [(int(step), float(gain)) for step, gain in stored["history"]]
+    return Trained(network, stored["name"], stored["gain"], stored["error"], stored["steps"], history)
