@@ -363,6 +363,30 @@ def test_a_number_that_became_text_is_a_problem() -> None:
     assert "'cheap' in price is no finite number" in Encoder.fit(frame, RICH).panel(later).problems["a"]
 
 
+def test_a_static_feature_may_be_missing_in_some_rows_or_all() -> None:
+    frame = rich()
+    frame.loc[:3, ["size", "region"]] = None
+    frame.loc[frame["unique_id"] == "b", ["size", "region"]] = None
+    encoder = Encoder.fit(frame, RICH)
+    first, second = encoder.panel(frame).series
+    assert (first.static.tolist(), second.static.tolist(), encoder.num_categories) == ([1], [0], [2])
+    assert second.outside[0, -1] == 0
+
+
+def test_numbers_of_the_category_type_are_categories() -> None:
+    frame = rich()
+    frame["size"] = frame["size"].astype("category")
+    encoder = Encoder.fit(frame, RICH)
+    assert encoder.num_categories == [3, 3]
+    assert encoder.panel(frame).series[1].static.tolist() == [2, 2]
+
+
+def test_a_long_series_does_not_outweigh_a_short_one_in_static_scales() -> None:
+    frame = pd.concat([rich()[:30], rich()[30:50]])
+    encoder = Encoder.fit(frame, RICH)
+    assert encoder.features.scales["size"] == (2.0, 1.0)
+
+
 def test_too_many_categories_are_refused() -> None:
     frame = daily(num=120).assign(event=[f"event {number}" for number in range(120)])
     with pytest.raises(DataError, match="column 'event' has 120 categories, at most 100 are allowed"):
@@ -371,7 +395,8 @@ def test_too_many_categories_are_refused() -> None:
 
 def test_the_rows_ahead_continue_every_column() -> None:
     frame = rich(33)
-    history, table = frame[frame["ds"] < "2020-01-31"], frame[frame["ds"] >= "2020-01-31"].drop(columns="y")
+    # rows of the past in the future table do no harm
+    history, table = frame[frame["ds"] < "2020-01-31"], frame[frame["ds"] >= "2020-01-29"].drop(columns="y")
     encoder = Encoder.fit(frame, RICH)
     panel, whole = encoder.panel(history), encoder.panel(frame)
     for short, long in zip(panel.series, whole.series, strict=True):

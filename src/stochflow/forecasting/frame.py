@@ -69,8 +69,9 @@ class Encoder:
             raise DataError(f"no series can be used; {next(iter(problems.values()))}")
         timeline = fit_timeline([rows.times for rows in groups], freq)
         moving = fit_features(frame, (*columns.future, *columns.past), ())
-        firsts = pd.concat([rows.features.bfill().head(1) for rows in groups])
-        static = fit_features(firsts, (), columns.static)
+        # a series counts once, however long it is
+        ids = series_ids(frame, columns).to_numpy()
+        static = fit_features(frame[list(columns.static)].groupby(ids, sort=False).first(), (), columns.static)
         features = Features({**moving.scales, **static.scales}, {**moving.categories, **static.categories})
         return cls(columns, timeline, season_length, features)
 
@@ -200,15 +201,17 @@ class Encoder:
 
     def _static_row(self, rows: Rows) -> pd.DataFrame:
         """The one value of each static feature, [1 row]."""
-        names = list(self.columns.static)
-        for name in names:
-            found = rows.features[name].dropna().unique()
+        columns = {}
+        for name in self.columns.static:
+            known = rows.features[name].dropna()
+            found = known.unique()
+            columns[name] = (known if len(known) else rows.features[name]).head(1).reset_index(drop=True)
             if len(found) > 1:
                 raise DataError(
                     f"series '{rows.uid}': the static column {name} holds '{found[0]}' and '{found[1]}'; "
                     "give one value per series or make it a past feature"
                 )
-        return rows.features[names].bfill().head(1)
+        return pd.DataFrame(columns, index=range(1))
 
     def _rows_ahead(self, uid: str, future_frame: pd.DataFrame | None) -> Rows | None:
         """Rows of the future table for one series; None when they are not needed and not there."""

@@ -101,11 +101,11 @@ def fan_traces(uid: str, history: pd.DataFrame | None, forecast: pd.DataFrame) -
         traces.append({"type": "scatter", "name": f"{band} %", "meta": f"band{band}", **outline})
     traces.append({"type": "scatter", "name": "history", "meta": "history", "x": seen_x, "y": seen_y, "mode": "lines"})
     hover = "".join(
-        f"<br>{band} %: %{{customdata[{2 * number}]:.4~g}} to %{{customdata[{2 * number + 1}]:.4~g}}"
+        f"<br>{band} %: %{{customdata[{2 * number}]:.6~g}} to %{{customdata[{2 * number + 1}]:.6~g}}"
         for number, band in enumerate(bounds)
     )
     edges = [[side[step] for pair in bounds.values() for side in pair] for step in range(len(x))]
-    median = {"x": x, "y": at(0.5), "customdata": edges, "hovertemplate": f"%{{y:.4~g}}{hover}<extra>median</extra>"}
+    median = {"x": x, "y": at(0.5), "customdata": edges, "hovertemplate": f"%{{y:.6~g}}{hover}<extra>median</extra>"}
     traces.append({"type": "scatter", "name": "median", "meta": "median", "mode": "lines", **median})
     return traces
 
