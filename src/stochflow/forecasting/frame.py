@@ -13,6 +13,7 @@ from stochflow.forecasting.features import Features, fit_features
 from stochflow.forecasting.rhythm import Rhythm, rhythm_of
 from stochflow.forecasting.series import Array, Series
 from stochflow.forecasting.tables import (
+    ONLY_SERIES,
     Columns,
     Rows,
     check_horizon,
@@ -69,8 +70,9 @@ class Encoder:
             raise DataError(f"no series can be used; {next(iter(problems.values()))}")
         timeline = fit_timeline([rows.times for rows in groups], freq)
         moving = fit_features(frame, (*columns.future, *columns.past), ())
-        firsts = pd.concat([rows.features.bfill().head(1) for rows in groups])
-        static = fit_features(firsts, (), columns.static)
+        # a series counts once, however long it is
+        ids = series_ids(frame, columns).to_numpy()
+        static = fit_features(frame[list(columns.static)].groupby(ids, sort=False).first(), (), columns.static)
         features = Features({**moving.scales, **static.scales}, {**moving.categories, **static.categories})
         return cls(columns, timeline, season_length, features)
 
@@ -127,7 +129,7 @@ class Encoder:
                     f"the horizon is {horizon}; add the missing rows or shorten the horizon"
                 )
             ahead = later[:horizon]
-        blocks = [self._clock(ahead, times[-1])]
+        blocks = [self._clock(self.timeline.phases(ahead), self.timeline.phases(times[-1:]))]
         if self.columns.future and given is not None:
             blocks.append(self._features_at(given, ahead))
         static = series.outside[:1, series.outside.shape[1] - len(self._static_numbers) :]
@@ -175,7 +177,7 @@ class Encoder:
             for names in (self.columns.future, self.columns.past)
         )
         numbers = self.features.encode(uid, static, self._static_numbers)
-        outside = [self._clock(times), known, np.repeat(numbers, len(times), axis=0)]
+        outside = [self._clock(phases, phases[:1] - 1), known, np.repeat(numbers, len(times), axis=0)]
         codes = [self.features.codes(static[name])[0] for name in self._static_codes]
         series = Series(
             uid,
@@ -188,27 +190,27 @@ class Encoder:
         )
         return series, times
 
-    def _clock(self, times: pd.Index, before: Any = None) -> Array:
-        """Waves and, for irregular times, the log of the gap since the time before, [n, columns]."""
-        phases = self.timeline.phases(times)
+    def _clock(self, phases: Array, previous: Array) -> Array:
+        """Waves and, for irregular times, the log of the gap since the time before, [n] and [1] → [n, columns]."""
         waves = self.rhythm.wave_values(phases)
         if self.regular:
             return waves
-        previous = phases[:1] - 1 if before is None else self.timeline.phases(pd.Index([before]))
         gaps = np.log(np.diff(phases, prepend=previous))
         return np.concatenate([waves, np.clip(gaps, -_LONGEST_LOG_GAP, _LONGEST_LOG_GAP)[:, None]], axis=1)
 
     def _static_row(self, rows: Rows) -> pd.DataFrame:
         """The one value of each static feature, [1 row]."""
-        names = list(self.columns.static)
-        for name in names:
-            found = rows.features[name].dropna().unique()
+        columns = {}
+        for name in self.columns.static:
+            known = rows.features[name].dropna()
+            found = known.unique()
+            columns[name] = (known if len(known) else rows.features[name]).head(1).reset_index(drop=True)
             if len(found) > 1:
                 raise DataError(
                     f"series '{rows.uid}': the static column {name} holds '{found[0]}' and '{found[1]}'; "
                     "give one value per series or make it a past feature"
                 )
-        return rows.features[names].bfill().head(1)
+        return pd.DataFrame(columns, index=range(1))
 
     def _rows_ahead(self, uid: str, future_frame: pd.DataFrame | None) -> Rows | None:
         """Rows of the future table for one series; None when they are not needed and not there."""
@@ -217,9 +219,10 @@ class Encoder:
             if self.columns.future:
                 raise DataError(f"series '{uid}': there is no table of future features; {remedy}")
             return None
-        own = future_frame.iloc[0:0]
-        if self.columns.id in future_frame.columns or len(future_frame):
-            own = future_frame[(series_ids(future_frame, self.columns) == uid).to_numpy(dtype=bool)]
+        if self.columns.id in future_frame.columns:
+            own = future_frame[(future_frame[self.columns.id].astype(str) == uid).to_numpy(dtype=bool)]
+        else:
+            own = future_frame if uid == ONLY_SERIES else future_frame.iloc[:0]
         if own.empty:
             if self.columns.future:
                 raise DataError(f"series '{uid}': the future table does not have it; {remedy}")

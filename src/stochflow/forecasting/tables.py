@@ -1,5 +1,6 @@
 """Long tables, one row per series and time: read, checked and split into series."""
 
+import contextlib
 import lzma
 import re
 import zlib
@@ -18,6 +19,7 @@ from stochflow.forecasting.series import Array
 Column: TypeAlias = "pd.Series[Any]"
 
 ONLY_SERIES = "series"
+_MISSING = ["", "NA", "N/A", "#N/A", "NaN", "nan", "-NaN", "-nan", "null", "NULL", "None", "<NA>", "NaT"]
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,7 @@ def read_frame(path: Path | str, columns: Columns | None = None, with_target: bo
         if path.suffix == ".parquet":
             frame = _read_parquet(path)
         elif ".csv" in path.suffixes[-2:]:
-            # an id is a name: 007 keeps its zeros, NA is no missing value; round_trip reads the very decimal
-            frame = pd.read_csv(path, converters={columns.id: str}, float_precision="round_trip", low_memory=False)
+            frame = _read_csv(path, columns)
         else:
             raise DataError(f"{path}: unknown kind of file; give .csv, .csv.gz, .csv.xz or .parquet")
     except FileNotFoundError:
@@ -87,6 +88,17 @@ def read_frame(path: Path | str, columns: Columns | None = None, with_target: bo
         require_columns(frame, columns, with_target)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
+    return frame
+
+
+def _read_csv(path: Path, columns: Columns) -> pd.DataFrame:
+    # an id is a name: 007 keeps its zeros and NA is no missing value
+    missing = {name: _MISSING for name in pd.read_csv(path, nrows=0).columns if name != columns.id}
+    kinds = {columns.id: str, columns.target: str}
+    frame = pd.read_csv(path, dtype=kinds, na_values=missing, keep_default_na=False, low_memory=False)
+    # Python reads the very decimal that was written, the parser of pandas not always; text is refused later, by name
+    with contextlib.suppress(ValueError, KeyError):
+        frame[columns.target] = frame[columns.target].astype("float64")
     return frame
 
 

@@ -18,7 +18,9 @@ _CHUNK = 10
 _NUM_CHUNKS = 20
 # a grid that is emptier than this is no grid
 _MIN_PRESENT = 0.5
-_MAX_STEPS = 5_000_000
+# more steps than this, and this many per row, are a mistyped date or the wrong frequency
+_MANY_STEPS = 10_000
+_MANY_STEPS_PER_ROW = 100
 
 
 @dataclass(frozen=True)
@@ -45,10 +47,10 @@ class Timeline:
         if not self.regular:
             return times
         num_steps = self._elapsed(times[-1] - times[0]) / self.step
-        if num_steps > _MAX_STEPS:
+        if num_steps > max(_MANY_STEPS, _MANY_STEPS_PER_ROW * len(times)):
             raise DataError(
                 f"series '{uid}': {show_time(times[0])} to {show_time(times[-1])} are {num_steps:.0f} steps "
-                f"{self._grid_name}; check the first and last timestamp or give a longer freq"
+                f"{self._grid_name}, for {len(times)} rows; check the first and last timestamp or give a longer freq"
             )
         if isinstance(times, pd.DatetimeIndex):
             grid: pd.Index = pd.date_range(times[0], times[-1], freq=self.freq)
