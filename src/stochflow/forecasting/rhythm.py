@@ -64,7 +64,7 @@ def _known_rhythm(freq: str) -> Rhythm:
         offset = pd.tseries.frequencies.to_offset(freq)
     except ValueError:
         raise ConfigError(f"'{freq}' is no frequency; give a pandas alias such as h, D, W, MS, QS or YS") from None
-    name, multiple = offset.name.split("-")[0], offset.n
+    name, multiple = offset.rule_code.split("-")[0], offset.n
     if multiple == 1:
         match name:
             case "h":
