@@ -55,12 +55,8 @@ def pit_bounds(q: Array, levels: Array, y: Array) -> tuple[Array, Array]:
     gap = q[right, steps] - q[left, steps]
     share = np.divide(y - q[left, steps], gap, out=np.zeros_like(y), where=gap > 0)
     between = levels[left] + share * (levels[right] - levels[left])
-    ties = upto > below
-    low = np.where(ties, levels[right], between)
-    high = np.where(ties, levels[np.clip(upto - 1, 0, last)], between)
-    low, high = np.where(below == 0, 0.0, low), np.where(upto == len(levels), 1.0, high)
-    low = np.where(below == len(levels), levels[-1], low)
-    high = np.where(upto == 0, levels[0], high)
+    high = np.where(upto > below, levels[np.clip(upto - 1, 0, last)], between)
+    low, high = np.where(below == 0, 0.0, between), np.where(upto == len(levels), 1.0, high)
     known = np.isfinite(y)
     return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
