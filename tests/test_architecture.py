@@ -14,11 +14,11 @@ SOURCE = Path(stochflow.__file__).parent
 ORDER = [
     ["errors"],
     ["seeding", "logmath", "files", "kmers", "metrics", "trajectory"],
-    ["channels", "tasks", "config", "methods", "sequences", "replay", "checkpoint", "forecasting"],
+    ["channels", "tasks", "config", "methods", "sequences", "replay", "checkpoint"],
     ["enumerated", "models", "channel_config"],
     ["planning", "rollout"],
     ["objectives", "evaluation"],
-    ["trainer", "runs"],
+    ["trainer", "runs", "forecasting"],
     ["experiment"],
     ["conditional"],
     ["api"],

@@ -1,0 +1,113 @@
+"""Probabilistic forecasts of real series: every method from the same origins, in one process, taking turns.
+
+python -m benchmarks.forecasting --group seven
+"""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import torch
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from stochflow.errors import ConfigError, StochflowError
+from stochflow.forecasting.backtest import Case, backtest, block, cases_of, summary
+from stochflow.forecasting.baselines import Baseline, RidgeAR, StatsForecast
+from stochflow.forecasting.datasets import GROUPS
+from stochflow.forecasting.feedforward import FeedForward
+
+REFERENCE = "SeasonalNaive"
+RESULTS = Path("benchmarks/results")
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+# Name → forecaster from a seed, made anew for every series. A method is added by one line here.
+METHODS: dict[str, Callable[[int], Baseline]] = {
+    "SeasonalNaive": lambda seed: StatsForecast("SeasonalNaive"),
+    "RidgeAR": lambda seed: RidgeAR(seeded(seed)),
+    # with the week's lags and waves, which matter for hours only
+    "RidgeAR-week": lambda seed: RidgeAR(seeded(seed), whole_calendar=True),
+    "AutoETS": lambda seed: StatsForecast("AutoETS"),
+    "AutoARIMA": lambda seed: StatsForecast("AutoARIMA"),
+    "AutoTheta": lambda seed: StatsForecast("AutoTheta"),
+    "FeedForward": lambda seed: FeedForward(seeded(seed)),
+}
+# AutoARIMA takes minutes per origin with a season of 24; the week is a matter of hours
+DEFAULT_METHODS = {
+    group: [name for name in METHODS if name != ("AutoARIMA" if group == "hourly" else "RidgeAR-week")]
+    for group in GROUPS
+}
+
+
+def places(case: Case, group: str, which: str) -> list[int]:
+    """Ten origins half a horizon apart; hours: fifty, 25 apart, so that every hour of the day is an origin."""
+    return block(case, which, 50, 25) if group == "hourly" else block(case, which)
+
+
+def run(group: str, which: str, methods: list[str], seed: int) -> pd.DataFrame:
+    """Scores of every series, method and origin, one row each."""
+    for name in methods:
+        if name not in METHODS:
+            raise ConfigError(f"unknown method '{name}'; choose from: {', '.join(METHODS)}")
+    frames = [
+        backtest(case, {name: METHODS[name](seed) for name in methods}, places(case, group, which))
+        for case in track(cases_of(group), description=f"{group}, {which} block", console=Console(stderr=True))
+    ]
+    return pd.concat(frames, ignore_index=True)
+
+
+def table_of(result: pd.DataFrame, title: str) -> Table:
+    """A summary as a table: ratios with the best of each column in bold, then what they come to."""
+    table = Table("method", title=title)
+    for column in result.columns:
+        table.add_column(column.replace("_", "\n"), justify="right")
+    for method, row in result.iterrows():
+        cells = [f"{value:.1f}" if column == "seconds" else f"{value:.3f}" for column, value in row.items()]
+        best = [value == result[column].min() and column != "seconds" for column, value in row.items()]
+        table.add_row(
+            str(method), *(f"[bold]{cell}[/]" if top else cell for cell, top in zip(cells, best, strict=True))
+        )
+    return table
+
+
+def parser() -> argparse.ArgumentParser:
+    described = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    described.add_argument("--group", choices=list(GROUPS), default="seven")
+    described.add_argument("--block", choices=["final", "earlier"], default="final")
+    described.add_argument("--methods", nargs="+", metavar="NAME", help=f"of: {', '.join(METHODS)}")
+    described.add_argument("--seed", type=int, default=0)
+    described.add_argument("--out", type=Path, help="CSV of all scores; the table goes beside it as .txt")
+    return described
+
+
+def main() -> None:
+    given = parser().parse_args()
+    # one core each, also for those who would take more
+    torch.set_num_threads(1)
+    methods = list(dict.fromkeys([REFERENCE, *(given.methods or DEFAULT_METHODS[given.group])]))
+    suffix = "" if given.block == "final" else "_earlier"
+    out = given.out or RESULTS / f"forecasting_{given.group}{suffix}.csv"
+    try:
+        frame = run(given.group, given.block, methods, given.seed)
+    except StochflowError as error:
+        Console(stderr=True, highlight=False).print(str(error), markup=False)
+        raise SystemExit(error.exit_code) from None
+    out.parent.mkdir(parents=True, exist_ok=True)
+    frame.to_csv(out, index=False)
+    result = summary(frame, REFERENCE)
+    title = f"CRPS relative to {REFERENCE}: {given.group}, {given.block} block, seed {given.seed}"
+    # as wide as it needs: a cut number is worth less than a long line
+    width = 40 + 16 * result.shape[1]
+    with out.with_suffix(".txt").open("w", encoding="utf-8") as file:
+        Console(file=file, width=width).print(table_of(result, title))
+    Console(width=width).print(table_of(result, title))
+
+
+if __name__ == "__main__":
+    main()
