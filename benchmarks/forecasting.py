@@ -4,11 +4,15 @@ python -m benchmarks.forecasting --group seven
 """
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -18,6 +22,9 @@ from stochflow.forecasting.backtest import Case, backtest, block, cases_of, summ
 from stochflow.forecasting.baselines import Baseline, RidgeAR, StatsForecast
 from stochflow.forecasting.datasets import GROUPS
 from stochflow.forecasting.feedforward import FeedForward
+from stochflow.forecasting.forecaster import StochflowForecaster
+from stochflow.forecasting.rhythm import Rhythm
+from stochflow.forecasting.series import Array
 
 REFERENCE = "SeasonalNaive"
 RESULTS = Path("benchmarks/results")
@@ -27,9 +34,39 @@ def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+class Stochflow:
+    """The public forecaster: the network is learned before a series' first origin, anchors anew at every one."""
+
+    name = "Stochflow"
+
+    def __init__(self, seed: int, **settings: Any) -> None:
+        self.seed, self.settings = seed, settings
+
+    def fit(self, past: Case) -> None:
+        self.case = past
+        self.forecaster = StochflowForecaster(past.freq, past.horizon, seed=self.seed, **self.settings)
+        self.forecaster.fit(self._frame(past.y))
+        network, gain = self.forecaster.network, self.forecaster.gain
+        print(f"{past.name}: network {network}, gain {gain:.3f}, trust {self.forecaster.trust:.2f}", file=sys.stderr)
+
+    def quantiles(
+        self, y: Array, rhythm: Rhythm, horizon: int, levels: Array, observed: NDArray[np.bool_]
+    ) -> Array:
+        frame = self.forecaster.update(self._frame(np.where(observed, y, np.nan))).predict(horizon, quantiles=levels)
+        return frame.filter(like="-q-").to_numpy().T
+
+    def _frame(self, y: Array) -> pd.DataFrame:
+        times = pd.date_range(self.case.times[0], periods=len(y), freq=self.case.freq)
+        return pd.DataFrame({"unique_id": self.case.name, "ds": times, "y": y})
+
+
 # Name → forecaster from a seed, made anew for every series. A method is added by one line here.
 METHODS: dict[str, Callable[[int], Baseline]] = {
     "SeasonalNaive": lambda seed: StatsForecast("SeasonalNaive"),
+    "Stochflow": Stochflow,
+    "Stochflow-anchor": lambda seed: Stochflow(seed, network="none"),
+    "Stochflow-mlp": lambda seed: Stochflow(seed, network="mlp"),
+    "Stochflow-transformer": lambda seed: Stochflow(seed, network="transformer"),
     "RidgeAR": lambda seed: RidgeAR(seeded(seed)),
     # with the week's lags and waves, which matter for hours only
     "RidgeAR-week": lambda seed: RidgeAR(seeded(seed), whole_calendar=True),
@@ -40,7 +77,11 @@ METHODS: dict[str, Callable[[int], Baseline]] = {
 }
 # AutoARIMA takes minutes per origin with a season of 24; the week is a matter of hours
 DEFAULT_METHODS = {
-    group: [name for name in METHODS if name != ("AutoARIMA" if group == "hourly" else "RidgeAR-week")]
+    group: [
+        name
+        for name in METHODS
+        if name != ("AutoARIMA" if group == "hourly" else "RidgeAR-week") and not name.startswith("Stochflow-")
+    ]
     for group in GROUPS
 }
 

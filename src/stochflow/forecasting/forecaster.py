@@ -81,6 +81,11 @@ class StochflowForecaster:
         return self._fitted().trained.name
 
     @property
+    def gain(self) -> float:
+        """Share of the anchors' CRPS that the network saved on held-out origins."""
+        return self._fitted().trained.gain
+
+    @property
     def trust(self) -> float:
         """Share of the paths that the network guides."""
         return self._fitted().trained.trust
@@ -94,6 +99,15 @@ class StochflowForecaster:
         categories = tuple(encoder.num_categories)
         trained = train_network(panel.series, encoder.rhythm, self.horizon, self.config, categories, report)
         self._state = _State(encoder, panel, trained, fit_world(panel.series, encoder.rhythm, self.config))
+        return self
+
+    def update(self, df: pd.DataFrame) -> "StochflowForecaster":
+        """Take over newer data: anchors are fitted anew, the network stays as it was learned."""
+        state = self._fitted()
+        panel = state.encoder.panel(df)
+        if not panel.series:
+            raise DataError(f"no series can be used; {next(iter(panel.problems.values()))}")
+        self._state = replace(state, panel=panel, world=fit_world(panel.series, state.encoder.rhythm, self.config))
         return self
 
     def predict(
@@ -253,12 +267,12 @@ def _drop_last(df: pd.DataFrame, columns: Columns, num: int) -> pd.DataFrame:
 def interval_levels(level: Sequence[float] | None, quantiles: Sequence[float] | None) -> dict[str, float]:
     """Column name → quantile, for intervals in per cent and for quantiles between 0 and 1."""
     columns: dict[str, float] = {}
-    for percent in level or ():
+    for percent in () if level is None else level:
         if not 0 < percent < 100:
             raise ConfigError(f"level {percent} is no interval; give per cents between 0 and 100, such as 80")
         columns[f"{MODEL}-lo-{percent:g}"] = 0.5 - percent / 200
         columns[f"{MODEL}-hi-{percent:g}"] = 0.5 + percent / 200
-    for quantile in quantiles or ():
+    for quantile in () if quantiles is None else quantiles:
         if not 0 < quantile < 1:
             raise ConfigError(f"quantile {quantile} lies outside (0, 1); give shares such as 0.1")
         columns[f"{MODEL}-q-{quantile:g}"] = quantile
