@@ -67,6 +67,12 @@ METHODS: dict[str, Callable[[int], Baseline]] = {
     "Stochflow-anchor": lambda seed: Stochflow(seed, network="none"),
     "Stochflow-mlp": lambda seed: Stochflow(seed, network="mlp"),
     "Stochflow-transformer": lambda seed: Stochflow(seed, network="transformer"),
+    # other objectives for the same network
+    "Stochflow-db": lambda seed: Stochflow(seed, network="mlp", objective="sgfn-db"),
+    "Stochflow-kl": lambda seed: Stochflow(seed, network="mlp", objective="sgfn-kl"),
+    "Stochflow-mse": lambda seed: Stochflow(seed, network="mlp", point_loss="mse"),
+    "Stochflow-mae": lambda seed: Stochflow(seed, network="mlp", point_loss="mae"),
+    "Stochflow-entropy": lambda seed: Stochflow(seed, network="mlp", entropy_weight=0.01),
     "RidgeAR": lambda seed: RidgeAR(seeded(seed)),
     # with the week's lags and waves, which matter for hours only
     "RidgeAR-week": lambda seed: RidgeAR(seeded(seed), whole_calendar=True),

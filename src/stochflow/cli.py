@@ -1,6 +1,7 @@
 """Parse, call, print; no maths."""
 
 import json
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator
@@ -20,6 +21,10 @@ from stochflow.errors import ConfigError, StochflowError
 from stochflow.evaluation import Summary
 from stochflow.experiment import build
 from stochflow.files import write_atomically
+from stochflow.forecasting.command import Request, forecast_file
+from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.datasets import SERIES
+from stochflow.forecasting.frame import Columns
 from stochflow.methods import METHODS
 from stochflow.runs import format_samples
 from stochflow.tasks import TASKS, make_task
@@ -185,6 +190,81 @@ def methods() -> None:
     console.print(table)
 
 
+@app.command()
+def forecast(
+    data: Annotated[str, typer.Argument(help="CSV or parquet with unique_id, ds, y; or a series of `stochflow series`.")],
+    horizon: Annotated[int, typer.Option(help="Steps ahead.")] = 12,
+    freq: Annotated[str | None, typer.Option(help="Pandas frequency: h, D, W, MS, …  [default: inferred]")] = None,
+    season_length: Annotated[int | None, typer.Option(help="Steps of the season.  [default: by frequency]")] = None,
+    level: Annotated[str, typer.Option(help="Intervals in per cent.")] = "80,95",
+    id_column: Annotated[str, typer.Option(help="Column that names the series.")] = "unique_id",
+    time_column: Annotated[str, typer.Option(help="Column of timestamps.")] = "ds",
+    target_column: Annotated[str, typer.Option(help="Column of values.")] = "y",
+    future: Annotated[str, typer.Option(metavar="A,B", help="Columns known in advance.")] = "",
+    past: Annotated[str, typer.Option(metavar="A,B", help="Columns known up to now.")] = "",
+    static: Annotated[str, typer.Option(metavar="A,B", help="Columns with one value per series.")] = "",
+    future_data: Annotated[Path | None, typer.Option(help="Table with the columns known in advance.")] = None,
+    network: Annotated[str, typer.Option(metavar="auto|none|mlp|transformer", help="What refines the anchor.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Seed of every random generator.")] = 0,
+    assignments: Assignments = None,
+    out: Annotated[Path, typer.Option(help="CSV of forecasts.")] = Path("forecast.csv"),
+    plot: Annotated[bool, typer.Option("--plot", help="Also draw a fan chart, as HTML beside --out.")] = False,
+    save: Annotated[Path | None, typer.Option(help="Folder to keep the fitted forecaster in.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
+) -> None:
+    """Forecast time series: medians and intervals as CSV, a fan chart with --plot."""
+    settings: dict[str, Any] = {"network": network, "seed": seed}
+    for assignment in assignments or ():
+        settings.update(parse_assignment(assignment))
+    columns = Columns(id_column, time_column, target_column, _names(future), _names(past), _names(static))
+    request = Request(
+        data,
+        horizon,
+        out,
+        freq,
+        season_length,
+        columns,
+        future_data,
+        _percents(level),
+        settings,
+        plot,
+        overwrite,
+        command=shlex.join(["stochflow", *sys.argv[1:]]),
+    )
+    with Progress(
+        TextColumn("[progress.description]{task.description}"), BarColumn(), TaskProgressColumn(), console=messages
+    ) as progress:
+        line = progress.add_task("anchors", total=None)
+
+        def show(name: str, step: int, gain: float) -> None:
+            label = f"{name} network: {gain:+.1%} on held-out origins"
+            progress.update(line, description=label, completed=step, total=ForecastConfig.checked(settings).max_steps)
+
+        forecasts, forecaster = forecast_file(request, show)
+        progress.update(line, visible=False)
+    for problem in forecaster.problems.values():
+        messages.print(f"Left out: {escape(problem)}", highlight=False, soft_wrap=True)
+    if save is not None:
+        forecaster.save(save)
+    guided = f"{forecaster.network} network on {forecaster.trust:.0%} of the paths"
+    console.print(
+        f"{forecasts[id_column].nunique()} series, {horizon} steps ahead; "
+        f"{'anchors alone' if forecaster.network == 'none' else guided}.",
+        highlight=False,
+    )
+    for path in [out, request.page] if plot else [out]:
+        console.print(f"Written: {escape(str(path))}", highlight=False, soft_wrap=True)
+
+
+@app.command()
+def series() -> None:
+    """List the real time series that ship with the package."""
+    table = Table("series", "group", "freq", "horizon", "what it is")
+    for info in SERIES.values():
+        table.add_row(info.name, info.group, info.freq, str(info.horizon), info.description)
+    console.print(table)
+
+
 @app.command(name="config")
 def show_config(
     task: Annotated[str | None, typer.Argument(help="Task name.")] = None,
@@ -270,6 +350,17 @@ def _progress_line() -> Iterator[Any]:
     finally:
         if progress.live.is_started:
             progress.stop()
+
+
+def _names(listed: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in listed.split(",") if name.strip())
+
+
+def _percents(listed: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(percent) for percent in _names(listed))
+    except ValueError:
+        raise ConfigError(f"--level {listed} is no list of per cents; write for example 80,95") from None
 
 
 def _print_summary(summary: Summary) -> None:

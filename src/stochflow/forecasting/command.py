@@ -1,0 +1,86 @@
+"""From a table on disk to forecasts on disk: what `stochflow forecast` does."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from stochflow.errors import ConfigError, DataError
+from stochflow.files import write_atomically
+from stochflow.forecasting.datasets import SERIES, load_series
+from stochflow.forecasting.forecaster import MODEL, StochflowForecaster
+from stochflow.forecasting.frame import Columns, read_frame
+from stochflow.forecasting.optional import extra
+from stochflow.forecasting.page import fan_page
+from stochflow.forecasting.training import Report, silent
+
+# quantiles that the page's bands need
+_PAGE_LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
+
+
+@dataclass(frozen=True)
+class Request:
+    """One call of the command: `data` is a file or the name of a series that ships with the package."""
+
+    data: str
+    horizon: int
+    out: Path
+    freq: str | None = None
+    season_length: int | None = None
+    columns: Columns = field(default_factory=Columns)
+    future_data: Path | None = None
+    level: tuple[float, ...] = (80.0, 95.0)
+    settings: dict[str, Any] = field(default_factory=dict)
+    plot: bool = False
+    overwrite: bool = False
+    command: str = ""
+
+    @property
+    def page(self) -> Path:
+        """Where the fan chart goes: beside the forecasts."""
+        return self.out.with_suffix(".html")
+
+
+def forecast_file(request: Request, report: Report = silent) -> tuple[pd.DataFrame, StochflowForecaster]:
+    """Read, fit, predict and write; the forecasts and the forecaster that made them."""
+    targets = [request.out, request.page] if request.plot else [request.out]
+    for target in targets:
+        if target.exists() and not request.overwrite:
+            raise ConfigError(f"{target} exists; choose another --out or allow --overwrite")
+        if not target.parent.is_dir():
+            raise ConfigError(f"the folder {target.parent} of --out does not exist; create it or choose another")
+    if request.plot:
+        extra("plotly", "report")  # before the work, not after it
+    frame, freq = _table(request)
+    future = read_frame(request.future_data, request.columns, with_target=False) if request.future_data else None
+    forecaster = StochflowForecaster(
+        freq, request.horizon, request.season_length, request.columns, **request.settings
+    ).fit(frame, report)
+    forecasts = forecaster.predict(level=request.level, quantiles=_PAGE_LEVELS, future_df=future)
+    shown = forecasts[[name for name in forecasts.columns if not name.startswith(f"{MODEL}-q-")]]
+    try:
+        write_atomically(request.out, shown.to_csv(index=False))
+        if request.plot:
+            _draw(request, frame, forecasts)
+    except OSError as error:
+        raise DataError(f"{request.out} cannot be written ({error.strerror}); choose another --out") from None
+    return shown, forecaster
+
+
+def _table(request: Request) -> tuple[pd.DataFrame, str | None]:
+    """The training table and its frequency."""
+    if request.data in SERIES and not Path(request.data).exists():
+        return load_series(request.data), request.freq or SERIES[request.data].freq
+    return read_frame(Path(request.data), request.columns), request.freq
+
+
+def _draw(request: Request, frame: pd.DataFrame, forecasts: pd.DataFrame) -> None:
+    names = request.columns
+    plain = {names.id: "unique_id", names.time: "ds", names.target: "y"}
+    history = frame.rename(columns=plain)
+    if "unique_id" not in history:
+        history = history.assign(unique_id=forecasts[names.id].iloc[0])
+    bands = forecasts.rename(columns=plain | {f"{MODEL}-q-{level:g}": f"{level:g}" for level in _PAGE_LEVELS})
+    title = f"Forecast of {Path(request.data).name}, {request.horizon} steps ahead"
+    fan_page(history, bands, request.page, title, request.command)
