@@ -97,14 +97,15 @@ def places(case: Case, group: str, which: str) -> list[int]:
     return block(case, which, 50, 25) if group == "hourly" else block(case, which)
 
 
-def run(group: str, which: str, methods: list[str], seed: int) -> pd.DataFrame:
+def run(group: str, which: str, methods: list[str], seed: int, only: list[str] | None = None) -> pd.DataFrame:
     """Scores of every series, method and origin, one row each."""
     for name in methods:
         if name not in METHODS:
             raise ConfigError(f"unknown method '{name}'; choose from: {', '.join(METHODS)}")
+    cases = [case for case in cases_of(group) if only is None or case.name in only]
     frames = [
         backtest(case, {name: METHODS[name](seed) for name in methods}, places(case, group, which))
-        for case in track(cases_of(group), description=f"{group}, {which} block", console=Console(stderr=True))
+        for case in track(cases, description=f"{group}, {which} block", console=Console(stderr=True))
     ]
     return pd.concat(frames, ignore_index=True)
 
@@ -128,6 +129,7 @@ def parser() -> argparse.ArgumentParser:
     described.add_argument("--group", choices=list(GROUPS), default="seven")
     described.add_argument("--block", choices=["final", "earlier"], default="final")
     described.add_argument("--methods", nargs="+", metavar="NAME", help=f"of: {', '.join(METHODS)}")
+    described.add_argument("--series", nargs="+", metavar="NAME", help="only these of the group")
     described.add_argument("--seed", type=int, default=0)
     described.add_argument("--out", type=Path, help="CSV of all scores; the table goes beside it as .txt")
     return described
@@ -141,7 +143,7 @@ def main() -> None:
     suffix = "" if given.block == "final" else "_earlier"
     out = given.out or RESULTS / f"forecasting_{given.group}{suffix}.csv"
     try:
-        frame = run(given.group, given.block, methods, given.seed)
+        frame = run(given.group, given.block, methods, given.seed, given.series)
     except StochflowError as error:
         Console(stderr=True, highlight=False).print(str(error), markup=False)
         raise SystemExit(error.exit_code) from None

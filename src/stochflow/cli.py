@@ -231,9 +231,8 @@ def forecast(
         overwrite,
         command=shlex.join(["stochflow", *sys.argv[1:]]),
     )
-    with Progress(
-        TextColumn("[progress.description]{task.description}"), BarColumn(), TaskProgressColumn(), console=messages
-    ) as progress:
+    columns_shown = (TextColumn("[progress.description]{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns_shown, console=messages, transient=True) as progress:
         line = progress.add_task("anchors", total=None)
 
         def show(name: str, step: int, gain: float) -> None:
@@ -241,7 +240,6 @@ def forecast(
             progress.update(line, description=label, completed=step, total=ForecastConfig.checked(settings).max_steps)
 
         forecasts, forecaster = forecast_file(request, show)
-        progress.update(line, visible=False)
     for problem in forecaster.problems.values():
         messages.print(f"Left out: {escape(problem)}", highlight=False, soft_wrap=True)
     if save is not None:

@@ -218,7 +218,7 @@ def resolve(layers: list[dict[str, Any]]) -> Config:
     try:
         return Config.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError(sentence_of(error)) from None
+        raise ConfigError(sentence_of(error, Config)) from None
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -302,11 +302,12 @@ def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def sentence_of(error: ValidationError) -> str:
+def sentence_of(error: ValidationError, settings: type[BaseModel]) -> str:
+    """The first problem of a validation of `settings`, with what is allowed."""
     first = error.errors()[0]
     where = _name(first["loc"])
     if first["type"] == "extra_forbidden":
-        return f"unknown setting '{where}'; known are: {', '.join(_known_fields(first['loc'][:-1]))}"
+        return f"unknown setting '{where}'; known are: {', '.join(_known_fields(settings, first['loc'][:-1]))}"
     reason = first["msg"].removeprefix("Value error, ")
     given = first.get("input")
     shown = "" if isinstance(given, dict | BaseModel) else f" (given: {given!r})"
@@ -321,8 +322,8 @@ def _name(location: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in location if part not in types) or "config"
 
 
-def _known_fields(location: tuple[int | str, ...]) -> list[str]:
-    model: Any = Config
+def _known_fields(settings: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    model: Any = settings
     for part in location:
         model = model.model_fields[str(part)].annotation
     return list(model.model_fields)

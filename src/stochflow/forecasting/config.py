@@ -58,4 +58,4 @@ class ForecastConfig(Settings):
         try:
             return cls.model_validate(dict(settings))
         except ValidationError as error:
-            raise ConfigError(sentence_of(error)) from None
+            raise ConfigError(sentence_of(error, cls)) from None

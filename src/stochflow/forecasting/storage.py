@@ -42,7 +42,7 @@ def write_forecaster(
             tensors |= {f"network.{name}": tensor for name, tensor in trained.network.state_dict().items()}
         data = tensors_to_bytes({name: tensor.contiguous().clone() for name, tensor in tensors.items()})
         write_atomically(folder / TENSORS, data)
-        network = {name: getattr(trained, name) for name in ("name", "gain", "error", "steps", "history")}
+        network = {name: getattr(trained, name) for name in ("name", "gain", "error", "evidence", "steps", "history")}
         manifest = {
             "format": FORMAT,
             "sha256": hashlib.sha256(data).hexdigest(),
@@ -98,4 +98,5 @@ def _network(stored: dict[str, Any], tensors: dict[str, Tensor], config: Forecas
         )
         network.load_state_dict(weights)
     history = [(int(step), float(gain)) for step, gain in stored["history"]]
-    return Trained(network, stored["name"], stored["gain"], stored["error"], stored["steps"], history)
+    numbers = (stored[name] for name in ("gain", "error", "evidence", "steps"))
+    return Trained(network, stored["name"], *numbers, history)

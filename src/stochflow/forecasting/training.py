@@ -28,6 +28,8 @@ _INTENTION_UNIT, _INTENTION_REACH = 0.35, 4.0
 _HELD_OUT, _HELD_OUT_HORIZONS, _MAX_HELD_OUT = 0.2, 16, 0.35
 # values that must remain to learn from when some are held out
 _MIN_TRAINED = 36
+# horizons of held-out data that it takes to half trust a network
+_DOUBT = 5.0
 
 
 # called with the network's name, the number of updates so far and the share of CRPS that it saves
@@ -166,19 +168,24 @@ def context_windows(panel: list[Series], world: World, length: int) -> ContextWi
 class Trained:
     """A network and what its validation said: the share of CRPS that it saves, with error, and after how many updates.
 
-    `trust` is the probability, as far as the held-out origins tell, that the network is better than the bare anchor.
+    `trust` is the probability, as far as the held-out origins tell, that the network is better than the bare anchor,
+    discounted when there were few of them: `evidence` counts the horizons that they span.
     """
 
     network: ForecastNetwork | None
     name: str
     gain: float = 0.0
     error: float = 0.0
+    evidence: float = 0.0
     steps: int = 0
     history: list[tuple[int, float]] = field(default_factory=list)
 
     @property
     def trust(self) -> float:
-        return NormalDist().cdf(self.gain / max(self.error, 1e-9)) if self.network is not None else 0.0
+        if self.network is None:
+            return 0.0
+        better = NormalDist().cdf(self.gain / max(self.error, 1e-9))
+        return better * self.evidence / (self.evidence + _DOUBT)
 
 
 def hold_out(panel: list[Series], horizon: int, num_origins: int) -> tuple[list[int], list[list[int]]]:
@@ -244,22 +251,23 @@ class Validation:
         ).view(len(self.truth), self.paths, -1)
         return torch.where(self.observed, fair_crps(drawn, self.truth), torch.nan).nanmean(dim=-1)
 
-    def gain(self, network: ForecastNetwork, windows: ContextWindows | None) -> tuple[float, float]:
-        """Share of the anchor's CRPS that the network saves, mean over series, and its standard error.
+    def gain(self, network: ForecastNetwork, windows: ContextWindows | None) -> tuple[float, float, float]:
+        """Share of the anchor's CRPS that the network saves, mean over series; its standard error; horizons spanned.
 
         Origins closer than a horizon share values, so the error counts a horizon as one observation.
         """
         contexts = thoughts(network, self.panel, windows, self.series, self.origins)
         saved = self.anchor_score - self._scores(network, contexts)
-        means, variances = [], []
+        means, variances, evidence = [], [], 0.0
         for index in self.series.unique():
             mine = (self.series == index) & torch.isfinite(saved)
             scale = self.anchor_score[mine].mean().clamp_min(1e-12)
-            span = (self.origins[mine].max() - self.origins[mine].min()) / self.horizon + 1
+            span = float((self.origins[mine].max() - self.origins[mine].min()) / self.horizon + 1)
+            evidence += span
             means.append(saved[mine].mean() / scale)
-            variances.append((saved[mine] / scale).var(correction=0) / min(float(span), float(mine.sum())))
+            variances.append((saved[mine] / scale).var(correction=0) / min(span, float(mine.sum())))
         mean, variance = torch.stack(means).mean(), torch.stack(variances).mean() / len(means)
-        return float(mean), float(variance.sqrt())
+        return float(mean), float(variance.sqrt()), evidence
 
 
 @torch.no_grad()
@@ -334,11 +342,11 @@ def _train(
             for mean, now in zip(averaged.parameters(), network.parameters(), strict=True):
                 mean.lerp_(now, 1 - config.averaging)
         if step % config.check_every == 0:
-            gain, error = validation.gain(averaged, windows)
+            gain, error, evidence = validation.gain(averaged, windows)
             best.history.append((step, gain))
             report(name, step, gain)
             if gain > best.gain:
-                best = Trained(copy.deepcopy(averaged), name, gain, error, step, best.history)
+                best = Trained(copy.deepcopy(averaged), name, gain, error, evidence, step, best.history)
             elif step - best.steps >= config.patience * config.check_every:
                 break
     return best
