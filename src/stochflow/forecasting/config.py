@@ -41,6 +41,7 @@ class ForecastConfig(Settings):
         17, ge=3, le=1025, description="Tokens the policy can intend, made odd; the middle one is the anchor."
     )
     train_members: int = Field(4, ge=1, description="Anchors per series whose residuals the network learns from.")
+    stride: int = Field(1, ge=1, description="Steps between two states of a series that the network learns from.")
     validation_origins: int = Field(32, ge=1, description="Origins on which training is judged.")
     validation_paths: int = Field(64, ge=2, description="Paths per origin for that.")
     context_length: int = Field(64, ge=2, le=2**14, description="Steps of the past that the context encoder reads.")

@@ -89,13 +89,13 @@ class Rows:
         return index[belongs], torch.arange(len(first)).unsqueeze(-1).expand_as(index)[belongs], first
 
 
-def training_rows(panel: list[Series], world: World, until: list[int], num_members: int) -> Rows:
+def training_rows(panel: list[Series], world: World, until: list[int], num_members: int, stride: int = 1) -> Rows:
     """One row per series, leading anchor and time with a known residual; anchors count by weight, series equally."""
     parts = []
     for number, (series, anchors, end) in enumerate(zip(panel, world.anchors, until, strict=True)):
         leading = np.argsort(-anchors.weight, kind="stable")[:num_members]
         for member in leading:
-            times = np.flatnonzero(np.isfinite(anchors.residuals[member, :end]))
+            times = np.flatnonzero(np.isfinite(anchors.residuals[member, :end]))[::stride]
             features = features_at(series, anchors, int(member), times)
             surprises = torch.as_tensor(anchors.residuals[member, times])
             weight = torch.full((len(times),), float(anchors.weight[member] / anchors.weight[leading].sum() / len(times)))
@@ -130,12 +130,25 @@ class ContextWindows:
     def at(self, series: Tensor, origins: Tensor) -> dict[str, Tensor]:
         """Inputs of the encoder for windows that end before each origin; [rows], [rows] → [rows, length, …]."""
         index = (self.first[series] + origins).unsqueeze(-1) + torch.arange(self.length)
-        times = self.positions[index]
+        times, present, features = self.positions[index], self.present[index], self.features[index]
+        values = window_scaled(features[..., 0], present)
         return {
-            "features": self.features[index],
+            "features": torch.cat([values.unsqueeze(-1), features[..., 1:]], dim=-1),
             "times": times - times[:, -1:],
-            "present": self.present[index],
+            "present": present,
         }
+
+
+def window_scaled(values: Tensor, present: Tensor) -> Tensor:
+    """Values [rows, length] less their window's mean, over its standard deviation, within ±5; zero where absent.
+
+    The level is not lost: the state's own features tell it to the network.
+    """
+    num = present.sum(dim=-1, keepdim=True).clamp_min(1)
+    known = values.masked_fill(~present, 0.0)
+    centred = (known - known.sum(dim=-1, keepdim=True) / num).masked_fill(~present, 0.0)
+    spread = (centred.square().sum(dim=-1, keepdim=True) / num).sqrt().clamp_min(1e-3)
+    return (centred / spread).clamp(-5.0, 5.0)
 
 
 def context_windows(panel: list[Series], world: World, length: int) -> ContextWindows:
@@ -144,7 +157,7 @@ def context_windows(panel: list[Series], world: World, length: int) -> ContextWi
     for series, anchors in zip(panel, world.anchors, strict=True):
         best = int(np.argmax(anchors.weight))
         columns = [
-            np.clip(anchors.values[best], -5, 5)[:, None],
+            anchors.values[best][:, None],
             np.arcsinh(np.nan_to_num(anchors.residuals[best]))[:, None],
             series.outside[: len(series)],
             series.past,
@@ -218,7 +231,7 @@ def train_network(
         return nothing
     world = fit_world(panel, rhythm, config, ends)
     validation = Validation(panel, world, origins, horizon, config)
-    rows = training_rows(panel, world, ends, config.train_members)
+    rows = training_rows(panel, world, ends, config.train_members, config.stride)
     candidates = ["mlp", "transformer"] if config.network == "auto" else [config.network]
     results = [_train(name, rows, validation, categories, config, report) for name in candidates]
     best = max(results, key=lambda trained: trained.gain)
@@ -325,9 +338,10 @@ def _train(
     # rows repeat each time once per anchor: the anchor's forecast is worth so many times, not rows
     prior = config.prior_strength * config.train_members / len(rows.time)
     best = Trained(None, name)
+    # a path's context ends before its origin: all states of a horizon share it
+    shared = max(horizon // config.stride, 1) if windows is not None else 1
     for step in range(1, config.max_steps + 1):
-        # a path's context ends before its origin: all states of a horizon share it
-        picked, run, first = rows.draw(config.batch_size, horizon if windows is not None else 1, generator)
+        picked, run, first = rows.draw(config.batch_size, shared, generator)
         series = rows.series[first]
         inputs = windows.at(series, rows.time[first]) if windows is not None else None
         thought = network.thought(inputs, codes[series])
