@@ -17,6 +17,7 @@ import yaml
 
 import stochflow
 from stochflow import api, cli
+from stochflow.forecasting import StochflowForecaster
 from stochflow.methods import METHODS
 from stochflow.sequences import read_sequences
 from stochflow.tasks import TASKS
@@ -452,3 +453,83 @@ def test_nobody_listening_is_no_error(finished: Path) -> None:
     process = run_process("config", cwd=finished.parent, shell=">&-")
     assert "Traceback" not in process.stderr
     assert process.returncode == 0
+
+
+def small_table(path: Path, periods: int = 40) -> Path:
+    """A CSV of one good monthly series, one with an infinite value and one that is too short."""
+    times = pd.date_range("2020-01-01", periods=periods, freq="MS")
+    good = pd.DataFrame({"unique_id": "good", "ds": times, "y": range(periods)})
+    infinite = good.assign(unique_id="endless", y=good["y"].astype(float).replace(3.0, float("inf")))
+    short = good.head(3).assign(unique_id="short")
+    pd.concat([good, infinite, short]).to_csv(path, index=False)
+    return path
+
+
+def test_forecast_writes_intervals_and_a_page_and_names_what_it_left_out(run_cli: Stochflow, tmp_path: Path) -> None:
+    data = small_table(tmp_path / "data.csv")
+    result = run_cli("forecast", data, "--horizon", 4, "--network", "none", "--level", "50,90", "--plot")
+    assert result.code == 0, result.err
+    forecasts = pd.read_csv(tmp_path / "forecast.csv", parse_dates=["ds"])
+    names = ["stochflow", *(f"stochflow-{end}-{level}" for level in (50, 90) for end in ("lo", "hi"))]
+    assert list(forecasts.columns) == ["unique_id", "ds", *names]
+    assert set(forecasts["unique_id"]) == {"good"}
+    assert list(forecasts["ds"]) == list(pd.date_range("2023-05-01", periods=4, freq="MS"))
+    assert (forecasts["stochflow"] - [40, 41, 42, 43]).abs().max() < 0.5
+    assert "stochflow forecast" in (tmp_path / "forecast.html").read_text(encoding="utf-8")
+    left_out = [line for line in result.err.splitlines() if line.startswith("Left out: ")]
+    assert len(left_out) == 2
+    assert any("'endless'" in line and "infinite" in line for line in left_out)
+    assert any("'short'" in line for line in left_out)
+
+
+def test_forecast_refuses_to_replace_files_unless_told(run_cli: Stochflow, tmp_path: Path) -> None:
+    (tmp_path / "forecast.csv").write_text("mine")
+    result = run_cli("forecast", small_table(tmp_path / "data.csv"), "--network", "none")
+    assert (result.code, (tmp_path / "forecast.csv").read_text()) == (2, "mine")
+    assert "--overwrite" in result.err
+    assert run_cli("forecast", "data.csv", "--network", "none", "--overwrite").code == 0
+    assert (tmp_path / "forecast.csv").read_text() != "mine"
+
+
+def test_a_saved_forecaster_predicts_what_the_command_wrote(run_cli: Stochflow, tmp_path: Path) -> None:
+    small_table(tmp_path / "data.csv")
+    settings = ("--horizon", 3, "--network", "none", "--save", "saved")
+    assert run_cli("forecast", "data.csv", *settings).code == 0
+    written = pd.read_csv(tmp_path / "forecast.csv")
+    again = StochflowForecaster.load(tmp_path / "saved").predict(level=[80, 95])
+    assert written["stochflow"].to_list() == pytest.approx(again["stochflow"].to_list(), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("nowhere.csv", "nowhere.csv"),
+        ("data.csv --horizon 0", "horizon is 0"),
+        ("data.csv --horizon -3", "horizon is -3"),
+        ("data.csv --freq xyz", "'xyz' is no frequency"),
+        ("data.csv --level high", "--level high"),
+        ("data.csv --level 101", "level 101"),
+        ("data.csv --network oracle", "'network'"),
+        ("data.csv --set widht=3", "'widht'; known are: network, objective"),
+        ("data.csv --season-length 0", "season_length is 0"),
+        ("data.csv --target-column sales", "sales"),
+        ("data.csv --future weather", "weather"),
+        ("data.csv --out missing/forecast.csv", "missing"),
+    ],
+)
+def test_a_bad_request_for_a_forecast_gets_one_sentence(
+    run_cli: Stochflow, tmp_path: Path, arguments: str, words: str
+) -> None:
+    small_table(tmp_path / "data.csv")
+    result = run_cli("forecast", *arguments.split())
+    assert result.code == 2
+    assert result.err.splitlines()[-1].startswith("Error: ")
+    assert words in result.err.replace("\n", " ")
+    assert "Traceback" not in result.err
+
+
+def test_series_lists_every_series_that_ships(run_cli: Stochflow) -> None:
+    result = run_cli("series")
+    assert result.code == 0
+    for name in ("airline", "elnino", "wind"):
+        assert name in result.out
