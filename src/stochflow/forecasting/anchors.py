@@ -13,6 +13,7 @@ and judged by its leave-one-out errors; the good ones are kept with weights.
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,7 +204,7 @@ class _Design:
         deviation = np.maximum(self.left_out(penalty, slice(None)).std(axis=0), _TINY)
         return -self.num_rows * np.log(deviation) + self.log_jacobian
 
-    def member(self, penalty: float, number: int) -> dict[str, NDArray]:
+    def member(self, penalty: float, number: int) -> dict[str, NDArray[Any]]:
         """One member as the arrays that `Anchors` stacks."""
         shrink = self.singular**2 / (self.singular**2 + penalty)
         # w = V diag(shrink/s) U'e, with nothing in directions that the data do not span

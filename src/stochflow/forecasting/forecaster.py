@@ -29,6 +29,8 @@ from stochflow.forecasting.training import (
 MODEL = "stochflow"
 # path steps that are held in memory at once
 _MAX_CELLS = 2_000_000
+# values before the first cutoff
+MIN_HISTORY = 16
 
 
 @dataclass(frozen=True)
@@ -174,12 +176,12 @@ class StochflowForecaster:
         for window in range(n_windows):
             cut = [truncated(series, len(series) - num_held + window * step, horizon) for series in long]
             if trained is None or refit:
-                categories = tuple(encoder.num_categories)
-                trained = train_network([_history(each) for each in cut], encoder.rhythm, horizon, self.config, categories)
+                known, categories = [_history(series) for series in cut], tuple(encoder.num_categories)
+                trained = train_network(known, encoder.rhythm, horizon, self.config, categories)
             state = _State(encoder, panel, trained, fit_world(cut, encoder.rhythm, self.config))
-            for series, whole, drawn in zip(cut, long, self._paths(cut, state, horizon, self.config.num_paths), strict=True):
-                times = panel.times[series.uid]
-                here = slice(len(series), len(series) + horizon)
+            paths = self._paths(cut, state, horizon, self.config.num_paths)
+            for series, whole, drawn in zip(cut, long, paths, strict=True):
+                times, here = panel.times[series.uid], slice(len(series), len(series) + horizon)
                 labels = {self.columns.id: series.uid, self.columns.time: times[here], "cutoff": times[len(series) - 1]}
                 truth = np.where(whole.observed[here], whole.y[here], np.nan)
                 rows.append(quantile_rows(drawn, levels, labels).assign(**{self.columns.target: truth}))
@@ -229,9 +231,6 @@ class StochflowForecaster:
                 left -= size
             drawn.append(np.concatenate(parts))
         return drawn
-
-
-MIN_HISTORY = 16
 
 
 def truncated(series: Series, end: int, horizon: int) -> Series:

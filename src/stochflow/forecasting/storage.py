@@ -56,7 +56,8 @@ def write_forecaster(
         }
         write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1))
     except OSError as error:
-        raise DataError(f"the forecaster cannot be written to {folder} ({error.strerror}); choose another place") from None
+        reason = error.strerror
+        raise DataError(f"the forecaster cannot be written to {folder} ({reason}); choose another place") from None
     return folder
 
 
@@ -91,7 +92,8 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Encod
 def _network(stored: dict[str, Any], tensors: dict[str, Tensor], config: ForecastConfig, encoder: Encoder) -> Trained:
     network = None
     if stored["fitted"]:
-        weights = {name.removeprefix("network."): tensor for name, tensor in tensors.items() if name.startswith("network.")}
+        prefix = "network."
+        weights = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
         embedding = weights.get("context.feature_embedding.weight", np.zeros((0, 0)))
         network = new_network(
             stored["name"], len(weights["feature_mean"]), embedding.shape[1], tuple(encoder.num_categories), config
