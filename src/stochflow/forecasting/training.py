@@ -82,8 +82,10 @@ class Rows:
     def draw(self, num: int, run: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """About `num` rows in runs of up to `run` successors: their index, their run's number, and each run's first."""
         first = torch.multinomial(self.weights, max(num // run, 1), replacement=True, generator=generator)
-        index = (first.unsqueeze(-1) + torch.arange(run)).clamp_max(len(self.block) - 1)
-        belongs = self.block[index] == self.block[first].unsqueeze(-1)
+        index = first.unsqueeze(-1) + torch.arange(run)
+        inside = index < len(self.block)
+        index = index.where(inside, 0)
+        belongs = inside & (self.block[index] == self.block[first].unsqueeze(-1))
         return index[belongs], torch.arange(len(first)).unsqueeze(-1).expand_as(index)[belongs], first
 
 
