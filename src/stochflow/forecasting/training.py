@@ -186,16 +186,17 @@ class Trained:
 
 
 def hold_out(panel: list[Series], horizon: int, num_origins: int) -> tuple[list[int], list[list[int]]]:
-    """End of training and the validation origins after it, per series; series that are too short get none."""
+    """End of training and the validation origins after it, per series; none if too little was observed."""
     ends, origins = [], []
     for series in panel:
         num = len(series)
         room = int(min(_MAX_HELD_OUT * num, max(_HELD_OUT_HORIZONS * horizon, _HELD_OUT * num)))
         end = num - room
-        enough = room >= horizon and end >= _MIN_TRAINED
-        ends.append(end if enough else num)
-        places = np.linspace(end, num - horizon, num_origins) if enough else ()
-        origins.append(sorted({int(place) for place in places}))
+        enough = room >= horizon and series.observed[:end].sum() >= _MIN_TRAINED
+        places = {int(place) for place in np.linspace(end, num - horizon, num_origins)} if enough else set()
+        judged = sorted(place for place in places if series.observed[place : place + horizon].any())
+        ends.append(end if judged else num)
+        origins.append(judged)
     return ends, origins
 
 
