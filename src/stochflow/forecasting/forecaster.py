@@ -167,12 +167,8 @@ class StochflowForecaster:
             raise ConfigError(f"n_windows is {n_windows} and step_size {step}; give at least 1 for each")
         levels = interval_levels(level, quantiles)
         num_held = horizon + (n_windows - 1) * step
-        encoder = Encoder.fit(_drop_last(df, self.columns, num_held), self.columns, self.freq, self.season_length)
-        panel = encoder.panel(df)
-        long = [series for series in panel.series if len(series) - num_held >= MIN_HISTORY]
-        if not long:
-            raise DataError(f"no series has {num_held + MIN_HISTORY} values; take fewer windows or a shorter horizon")
-        rows, trained = [], None
+        encoder, panel = self._known_before(df, num_held)
+        long, rows, trained = panel.series, [], None
         for window in range(n_windows):
             cut = [truncated(series, len(series) - num_held + window * step, horizon) for series in long]
             if trained is None or refit:
@@ -206,6 +202,20 @@ class StochflowForecaster:
         if self._state is None:
             raise ConfigError("the forecaster has not been fitted; call fit first")
         return self._state
+
+    def _known_before(self, df: pd.DataFrame, num_held: int) -> tuple[Encoder, Panel]:
+        """What the table without its last `num_held` rows teaches, and the whole series that are long without them."""
+        too_short = f"no series has {num_held + MIN_HISTORY} values; take fewer windows or a shorter horizon"
+        known = _drop_last(df, self.columns, num_held)
+        if known.empty and not df.empty:
+            raise DataError(too_short)
+        encoder = Encoder.fit(known, self.columns, self.freq, self.season_length)
+        panel = encoder.panel(df)
+        ends = [max(len(series) - num_held, 0) for series in panel.series]
+        used = [one for one, end in zip(panel.series, ends, strict=True) if one.observed[:end].sum() >= MIN_HISTORY]
+        if not used:
+            raise DataError(too_short)
+        return encoder, replace(panel, series=used)
 
     def _paths(self, panel: list[Series], state: _State, horizon: int, num_paths: int) -> list[Array]:
         """Draws of every series that start after its last value, [num_paths, horizon] each."""
