@@ -302,11 +302,12 @@ def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def sentence_of(error: ValidationError) -> str:
+def sentence_of(error: ValidationError, model: type[BaseModel] | None = None) -> str:
+    """What is wrong with the first bad setting of `model` (`Config` if not given), and how to mend it."""
     first = error.errors()[0]
     where = _name(first["loc"])
     if first["type"] == "extra_forbidden":
-        return f"unknown setting '{where}'; known are: {', '.join(_known_fields(first['loc'][:-1]))}"
+        return f"unknown setting '{where}'; known are: {', '.join(_known_fields(model or Config, first['loc'][:-1]))}"
     reason = first["msg"].removeprefix("Value error, ")
     given = first.get("input")
     shown = "" if isinstance(given, dict | BaseModel) else f" (given: {given!r})"
@@ -321,8 +322,7 @@ def _name(location: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in location if part not in types) or "config"
 
 
-def _known_fields(location: tuple[int | str, ...]) -> list[str]:
-    model: Any = Config
+def _known_fields(model: Any, location: tuple[int | str, ...]) -> list[str]:
     for part in location:
         model = model.model_fields[str(part)].annotation
     return list(model.model_fields)

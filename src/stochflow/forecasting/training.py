@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stochflow.forecasting.anchors import AnchorGrid, Anchors, fit_anchors
-from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.config import NUM_HEADS, ForecastConfig
 from stochflow.forecasting.crps import fair_crps
 from stochflow.forecasting.kernel import NoiseKernel, fit_kernel
 from stochflow.forecasting.network import ForecastNetwork
@@ -295,6 +295,7 @@ def new_network(
     if name == "transformer":
         context = ContextConfig(
             width=config.context_width,
+            heads=NUM_HEADS,
             layers=config.context_layers,
             position=config.position,
             max_length=config.context_length,
