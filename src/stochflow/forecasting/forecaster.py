@@ -14,7 +14,7 @@ from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.frame import Columns, Encoder, Panel, check_horizon
 from stochflow.forecasting.paths import sample_paths, starts
 from stochflow.forecasting.series import Array, Series
-from stochflow.forecasting.storage import read_forecaster, write_forecaster
+from stochflow.forecasting.storage import SETTINGS, read_forecaster, write_forecaster
 from stochflow.forecasting.training import (
     Report,
     Trained,
@@ -186,7 +186,7 @@ class StochflowForecaster:
     def save(self, path: str | Path) -> Path:
         """Write the fitted forecaster to a folder: weights and data as safetensors, the rest as JSON."""
         state = self._fitted()
-        settings = {"freq": self.freq, "horizon": self.horizon, "season_length": self.season_length}
+        settings = {name: getattr(self, name) for name in SETTINGS}
         return write_forecaster(Path(path), settings, self.config, state.encoder, state.panel, state.trained)
 
     @classmethod

@@ -13,15 +13,17 @@ from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
-from stochflow.errors import DataError
+from stochflow.errors import ConfigError, DataError
 from stochflow.files import write_atomically
 from stochflow.forecasting.config import ForecastConfig
-from stochflow.forecasting.frame import Encoder, Panel
+from stochflow.forecasting.frame import Encoder, Panel, check_horizon
 from stochflow.forecasting.series import Series
 from stochflow.forecasting.training import Trained, new_network
 
 FORMAT = 1
 TENSORS, MANIFEST = "forecaster.safetensors", "forecaster.json"
+# what a forecaster is built with beside its config
+SETTINGS = ("freq", "horizon", "season_length")
 _ARRAYS = ("y", "observed", "outside", "past", "positions", "static")
 
 
@@ -84,8 +86,10 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Encod
             stored = tensors[f"series.{number}.times"].numpy()
             times[uid] = pd.Index(stored).astype(dtype)
         trained = _network(manifest["network"], tensors, config, encoder)
-        return manifest["settings"], config, encoder, Panel(panel, times, manifest["problems"]), trained
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError):
+        settings = {name: manifest["settings"][name] for name in SETTINGS}
+        check_horizon(settings["horizon"])
+        return settings, config, encoder, Panel(panel, times, manifest["problems"]), trained
+    except (ConfigError, KeyError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError):
         raise DataError(damaged) from None
 
 
