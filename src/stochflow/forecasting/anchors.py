@@ -13,6 +13,7 @@ and judged by its leave-one-out errors; the good ones are kept with weights.
 
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,8 @@ TRANSFORMS = ("identity", "root", "log")
 # a ridge leverage beyond this would let one point's leave-one-out error explode
 _MAX_LEVERAGE = 0.9
 _TINY = 1e-9
+# observed values that no lag or season may take from the regression
+_MIN_ROWS = 4
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,8 @@ def fit_anchors(
     """
     until = len(y) if until is None else until
     # a season that the series has not seen twice cannot be told from chance
-    filters = [each for each in smoothers(grid.smoothings, rhythm) if each.season < until / 2]
+    longest = min(until / 2, _latest_start(observed[:until]))
+    filters = [each for each in smoothers(grid.smoothings, rhythm) if each.season < longest]
     allowed = [name for name in grid.transforms if _allowed(name, y)] or ["identity"]
     designs = [_Design(name, y, observed, features, rhythm, filters, until) for name in allowed]
     # [transform, penalty, filter] flattened
@@ -176,7 +180,8 @@ class _Design:
         self.centre, self.spread = raw[:until].mean(), raw[:until].std() + _TINY
         self.z = (raw - self.centre) / self.spread
         # a lag beyond a third of the series would cost more rows than it is worth
-        self.lags = [lag for lag in rhythm.lags if lag < max(until / 3, 2)]
+        longest = min(until / 3, _latest_start(observed[:until]))
+        self.lags = [lag for lag in rhythm.lags if lag < max(longest, 2)]
         first = max(self.lags[-1], *(each.step + each.season for each in filters))
         self.times = np.arange(first, len(y))[observed[first:]]
         self.num_rows = int((self.times < until).sum())
@@ -203,7 +208,7 @@ class _Design:
         deviation = np.maximum(self.left_out(penalty, slice(None)).std(axis=0), _TINY)
         return -self.num_rows * np.log(deviation) + self.log_jacobian
 
-    def member(self, penalty: float, number: int) -> dict[str, NDArray]:
+    def member(self, penalty: float, number: int) -> dict[str, NDArray[Any]]:
         """One member as the arrays that `Anchors` stacks."""
         shrink = self.singular**2 / (self.singular**2 + penalty)
         # w = V diag(shrink/s) U'e, with nothing in directions that the data do not span
@@ -234,6 +239,11 @@ class _Design:
             "errors": errors,
             "residuals": residuals,
         }
+
+
+def _latest_start(observed: Mask) -> int:
+    """Where learning must begin at the latest, so that a few of the observed values are left."""
+    return int(np.flatnonzero(observed)[-_MIN_ROWS:][0])
 
 
 def _allowed(transform: str, y: Array) -> bool:

@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from stochflow.config import Settings, sentence_of
 from stochflow.errors import ConfigError
+
+# attention heads of the context encoder
+NUM_HEADS = 4
 
 
 class ForecastConfig(Settings):
@@ -45,13 +48,19 @@ class ForecastConfig(Settings):
     validation_origins: int = Field(32, ge=1, description="Origins on which training is judged.")
     validation_paths: int = Field(64, ge=2, description="Paths per origin for that.")
     context_length: int = Field(64, ge=2, le=2**14, description="Steps of the past that the context encoder reads.")
-    context_width: int = Field(32, ge=2, description="Width of the context encoder.")
+    context_width: int = Field(32, ge=4, description="Width of the context encoder; a multiple of 4.")
     context_layers: int = Field(2, ge=1, description="Attention blocks of the context encoder.")
     position: Literal["learned", "sinusoidal", "continuous"] = Field(
         "continuous", description="How the context encoder knows when; continuous uses the real gaps."
     )
     num_paths: int = Field(1000, ge=2, description="Paths of a forecast when the caller does not say.")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of all random numbers.")
+
+    @model_validator(mode="after")
+    def _buildable(self) -> "ForecastConfig":
+        if self.context_width % NUM_HEADS:
+            raise ValueError(f"context_width is {self.context_width}; give a multiple of {NUM_HEADS}")
+        return self
 
     @classmethod
     def checked(cls, settings: Mapping[str, Any]) -> "ForecastConfig":

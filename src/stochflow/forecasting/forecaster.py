@@ -14,7 +14,7 @@ from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.frame import Columns, Encoder, Panel, check_horizon
 from stochflow.forecasting.paths import sample_paths, starts
 from stochflow.forecasting.series import Array, Series
-from stochflow.forecasting.storage import read_forecaster, write_forecaster
+from stochflow.forecasting.storage import SETTINGS, read_forecaster, write_forecaster
 from stochflow.forecasting.training import (
     Report,
     Trained,
@@ -29,6 +29,8 @@ from stochflow.forecasting.training import (
 MODEL = "stochflow"
 # path steps that are held in memory at once
 _MAX_CELLS = 2_000_000
+# values before the first cutoff
+MIN_HISTORY = 16
 
 
 @dataclass(frozen=True)
@@ -165,21 +167,17 @@ class StochflowForecaster:
             raise ConfigError(f"n_windows is {n_windows} and step_size {step}; give at least 1 for each")
         levels = interval_levels(level, quantiles)
         num_held = horizon + (n_windows - 1) * step
-        encoder = Encoder.fit(_drop_last(df, self.columns, num_held), self.columns, self.freq, self.season_length)
-        panel = encoder.panel(df)
-        long = [series for series in panel.series if len(series) - num_held >= MIN_HISTORY]
-        if not long:
-            raise DataError(f"no series has {num_held + MIN_HISTORY} values; take fewer windows or a shorter horizon")
-        rows, trained = [], None
+        encoder, panel = self._known_before(df, num_held)
+        long, rows, trained = panel.series, [], None
         for window in range(n_windows):
             cut = [truncated(series, len(series) - num_held + window * step, horizon) for series in long]
             if trained is None or refit:
-                categories = tuple(encoder.num_categories)
-                trained = train_network([_history(each) for each in cut], encoder.rhythm, horizon, self.config, categories)
+                known, categories = [_history(series) for series in cut], tuple(encoder.num_categories)
+                trained = train_network(known, encoder.rhythm, horizon, self.config, categories)
             state = _State(encoder, panel, trained, fit_world(cut, encoder.rhythm, self.config))
-            for series, whole, drawn in zip(cut, long, self._paths(cut, state, horizon, self.config.num_paths), strict=True):
-                times = panel.times[series.uid]
-                here = slice(len(series), len(series) + horizon)
+            paths = self._paths(cut, state, horizon, self.config.num_paths)
+            for series, whole, drawn in zip(cut, long, paths, strict=True):
+                times, here = panel.times[series.uid], slice(len(series), len(series) + horizon)
                 labels = {self.columns.id: series.uid, self.columns.time: times[here], "cutoff": times[len(series) - 1]}
                 truth = np.where(whole.observed[here], whole.y[here], np.nan)
                 rows.append(quantile_rows(drawn, levels, labels).assign(**{self.columns.target: truth}))
@@ -188,7 +186,7 @@ class StochflowForecaster:
     def save(self, path: str | Path) -> Path:
         """Write the fitted forecaster to a folder: weights and data as safetensors, the rest as JSON."""
         state = self._fitted()
-        settings = {"freq": self.freq, "horizon": self.horizon, "season_length": self.season_length}
+        settings = {name: getattr(self, name) for name in SETTINGS}
         return write_forecaster(Path(path), settings, self.config, state.encoder, state.panel, state.trained)
 
     @classmethod
@@ -204,6 +202,20 @@ class StochflowForecaster:
         if self._state is None:
             raise ConfigError("the forecaster has not been fitted; call fit first")
         return self._state
+
+    def _known_before(self, df: pd.DataFrame, num_held: int) -> tuple[Encoder, Panel]:
+        """What the table without its last `num_held` rows teaches, and the whole series that are long without them."""
+        too_short = f"no series has {num_held + MIN_HISTORY} values; take fewer windows or a shorter horizon"
+        known = _drop_last(df, self.columns, num_held)
+        if known.empty and not df.empty:
+            raise DataError(too_short)
+        encoder = Encoder.fit(known, self.columns, self.freq, self.season_length)
+        panel = encoder.panel(df)
+        ends = [max(len(series) - num_held, 0) for series in panel.series]
+        used = [one for one, end in zip(panel.series, ends, strict=True) if one.observed[:end].sum() >= MIN_HISTORY]
+        if not used:
+            raise DataError(too_short)
+        return encoder, replace(panel, series=used)
 
     def _paths(self, panel: list[Series], state: _State, horizon: int, num_paths: int) -> list[Array]:
         """Draws of every series that start after its last value, [num_paths, horizon] each."""
@@ -229,9 +241,6 @@ class StochflowForecaster:
                 left -= size
             drawn.append(np.concatenate(parts))
         return drawn
-
-
-MIN_HISTORY = 16
 
 
 def truncated(series: Series, end: int, horizon: int) -> Series:

@@ -1,8 +1,8 @@
 """The flow network of a forecast: intentions π, the world's noise P̂, flows, and the context that they read.
 
-A state's value is a residual around the anchor. The policy intends one of A coarse tokens, the dynamics say in which of
-the B fine bins the world puts it, and M(b|s) = Σ_a π(a|s) P̂(b|s,a) is the forecast of one step. All heads start at zero:
-then the intention is the anchor itself, and the noise is what the anchor's own errors were.
+A state's value is a residual around the anchor. The policy intends one of A coarse tokens, the dynamics say in which
+of the B fine bins the world puts it, and M(b|s) = Σ_a π(a|s) P̂(b|s,a) is the forecast of one step. All heads start at
+zero: then the intention is the anchor itself, and the noise is what the anchor's own errors were.
 """
 
 from typing import NamedTuple
@@ -21,6 +21,8 @@ INITIAL_FOCUS = 3.0
 MAX_LOG_STRETCH = 4.0
 # numbers that stand for one category of a series
 CATEGORY_WIDTH = 4
+# beyond every residual, in units of the anchor's noise
+_FAR = 1e6
 
 
 class ForecastHeads(NamedTuple):
@@ -132,33 +134,37 @@ class ForecastNetwork(nn.Module):
         return self.total_flow(context).squeeze(-1)
 
 
-def outcome_mass(
-    heads: ForecastHeads, intentions: Tensor, kernel: NoiseKernel, low: Tensor, high: Tensor
-) -> Tensor:
-    """P̂(low < u ≤ high | s, a) for bounds [..., K] → [..., A, K]; bounds may be infinite."""
+def outcome_mass(heads: ForecastHeads, intentions: Tensor, kernel: NoiseKernel, low: Tensor, high: Tensor) -> Tensor:
+    """P̂(low < u ≤ high | s, a) for finite bounds [..., K] → [..., A, K]."""
     stretch = heads.log_stretch.double().exp()
 
     def below(bound: Tensor) -> Tensor:
         offset = bound.unsqueeze(-2) - intentions.unsqueeze(-1)
         width = torch.where(offset < 0, stretch[..., :1, None], stretch[..., 1:, None])
-        return kernel.cdf((offset / width).clamp(-1e6, 1e6))
+        return kernel.cdf((offset / width).clamp(-_FAR, _FAR))
 
     return below(high) - below(low)
 
 
-def log_observed(heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins, tokens: Tensor):
+def _bounds(bins: TokenBins) -> Tensor:
+    """Both ends of every bin, [B + 1]; infinity is a million, so that gradients stay finite."""
+    return torch.cat([bins.edges.new_tensor([-_FAR]), bins.edges, bins.edges.new_tensor([_FAR])])
+
+
+def log_observed(
+    heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins, tokens: Tensor
+) -> Tensor:
     """log M(b|s) of the outcomes that happened, tokens [...] → [...]."""
-    padded = torch.cat([bins.edges.new_tensor([-1e6]), bins.edges, bins.edges.new_tensor([1e6])])
-    low, high = padded[tokens].unsqueeze(-1), padded[tokens + 1].unsqueeze(-1)
+    bounds = _bounds(bins)
+    low, high = bounds[tokens].unsqueeze(-1), bounds[tokens + 1].unsqueeze(-1)
     mass = outcome_mass(heads, network.intentions, kernel, low, high).squeeze(-1)
     return safe_log((heads.log_policy.exp() * mass).sum(dim=-1))
 
 
 def log_outcomes(heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins) -> Tensor:
     """log P̂(b|s,a) of every bin, [..., A, B]."""
-    padded = torch.cat([bins.edges.new_tensor([-1e6]), bins.edges, bins.edges.new_tensor([1e6])])
-    shape = (*heads.log_flow.shape, bins.num_bins)
-    mass = outcome_mass(heads, network.intentions, kernel, padded[:-1].expand(shape), padded[1:].expand(shape))
+    bounds, shape = _bounds(bins), (*heads.log_flow.shape, bins.num_bins)
+    mass = outcome_mass(heads, network.intentions, kernel, bounds[:-1].expand(shape), bounds[1:].expand(shape))
     return safe_log(mass)
 
 

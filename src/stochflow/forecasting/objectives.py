@@ -1,8 +1,8 @@
 """What a forecasting network can be trained for.
 
 Forward KL is −log M of what happened, along the data's own trajectories. The control view rewards a path by
-R = exp(−Σ_t |u_t − b_t|/τ): the error of each step does not depend on earlier ones, so the optimal flow below a state is
-known, and balance and divergence can be stated step by step with the step's own reward.
+R = exp(−Σ_t |u_t − b_t|/τ): the error of each step does not depend on earlier ones, so the optimal flow below a state
+is known, and balance and divergence can be stated step by step with the step's own reward.
 """
 
 import torch
@@ -10,13 +10,7 @@ from torch import Tensor
 
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.kernel import NoiseKernel
-from stochflow.forecasting.network import (
-    ForecastHeads,
-    ForecastNetwork,
-    log_forecast,
-    log_observed,
-    log_outcomes,
-)
+from stochflow.forecasting.network import ForecastHeads, ForecastNetwork, log_forecast, log_observed, log_outcomes
 from stochflow.forecasting.tokens import TokenBins
 from stochflow.objectives.detailed_balance import db_residual
 from stochflow.objectives.entropy import entropy_ratio, normalised_entropy
@@ -46,7 +40,8 @@ def forecast_loss(
         case "sgfn-db":
             loss = balance(heads, network, log_dynamics, log_reward, generator).square().mean()
             # the dynamics learn from the world alone, never from the balance
-            loss = loss - log_observed(heads._replace(log_policy=heads.log_policy.detach()), network, kernel, bins, tokens).mean()
+            fixed = heads._replace(log_policy=heads.log_policy.detach())
+            loss = loss - log_observed(fixed, network, kernel, bins, tokens).mean()
     loss = loss + _entropy_term(heads, config)
     if config.point_loss != "none":
         loss = loss + config.point_weight * point_error(log_marginal, bins, surprises, config.point_loss).mean()

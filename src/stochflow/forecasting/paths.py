@@ -4,18 +4,22 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stochflow.forecasting.anchors import Anchors
 from stochflow.forecasting.kernel import NoiseKernel
-from stochflow.forecasting.network import ForecastNetwork
+from stochflow.forecasting.network import ForecastHeads, ForecastNetwork
 from stochflow.forecasting.rhythm import Rhythm
-from stochflow.forecasting.series import Series
+from stochflow.forecasting.series import Array, Series
 from stochflow.forecasting.states import residual_window, state_features
 from stochflow.forecasting.tokens import TokenBins
 
 # values of z beyond this are explosions of a member, not forecasts
 _LIMIT = 50.0
+_TRANSFORM_NUMBER = {"identity": 0.0, "root": 1.0, "log": 2.0}
+
+Indices = NDArray[np.intp]
 
 
 @dataclass
@@ -27,7 +31,7 @@ class Starts:
         residuals: surprises before the origin, latest last, [rows, R].
         offsets: the anchor's intercept, calendar and features at each step ahead, [rows, steps].
         outside: what the network is told of each step ahead, [rows, steps, F].
-        recall, forget, lag_weights: the anchor's weights, [rows, 3], [rows, 3], [rows, lags].
+        recall, forget, lag_weights: the anchor's weights, [rows, near], [rows, near], [rows, lags].
         scale: [rows, 6]: noise scale, floor, ceiling, centre, spread and the transform's number.
         context: row of the context's vector, [rows].
     """
@@ -47,17 +51,12 @@ class Starts:
         return len(self.values)
 
 
-_TRANSFORM_NUMBER = {"identity": 0.0, "root": 1.0, "log": 2.0}
-
-
-def starts(
-    series: Series, anchors: Anchors, origins: list[int], horizon: int, num_paths: int, offset: float = 0.5
-) -> Starts:
+def starts(series: Series, anchors: Anchors, origins: list[int], horizon: int, num_paths: int) -> Starts:
     """`num_paths` per origin, members in proportion to their weight; rows are ordered by origin.
 
-    An origin is the index of the first value to forecast. `offset` in [0, 1) shifts the even spacing of members.
+    An origin is the index of the first value to forecast.
     """
-    places = (np.arange(num_paths) + offset) / num_paths
+    places = (np.arange(num_paths) + 0.5) / num_paths
     chosen = np.minimum(np.searchsorted(np.cumsum(anchors.weight), places), len(anchors.weight) - 1)
     member, origin = np.tile(chosen, len(origins)), np.repeat(origins, num_paths)
     window, past = anchors.rhythm.window, residual_window(anchors.rhythm)
@@ -72,10 +71,11 @@ def starts(
     rows = (values, errors, residuals, offsets, outside)
     weights = (anchors.recall[member], anchors.forget[member], anchors.lag_weights[member], scale)
     tensors = [torch.as_tensor(array, dtype=torch.float64) for array in (*rows, *weights)]
-    return Starts(*tensors, context=torch.as_tensor(np.repeat(np.arange(len(origins)), num_paths)))
+    tensors.append(torch.as_tensor(np.repeat(np.arange(len(origins)), num_paths)))
+    return Starts(*tensors)
 
 
-def _before(array: np.ndarray, member: np.ndarray, origin: np.ndarray, width: int, fill: float | None = None):
+def _before(array: Array, member: Indices, origin: Indices, width: int, fill: float | None = None) -> Array:
     """The last `width` entries before each origin, [rows, width]; before the start the first value, or `fill`."""
     index = origin[:, None] + np.arange(-width, 0)
     found = array[member[:, None], np.maximum(index, 0)]
@@ -95,7 +95,8 @@ def sample_paths(
 ) -> Tensor:
     """Values y of every path, [rows, steps].
 
-    The network guides a share `trust` of the paths. On the others the intention is always the anchor itself.
+    The network, which reads `contexts` [contexts, width] if it has any, guides a share `trust` of the paths. On the
+    others the intention is always the anchor itself.
     """
     rows, steps = start.offsets.shape
     window, past = start.values.shape[1], start.residuals.shape[1]
@@ -119,18 +120,25 @@ def sample_paths(
         if network is not None:
             seen = residuals[:, step : past + step], values[:, step:now], fitted, start.outside[:, step]
             heads = network(state_features(*seen, rhythm), context)
-            cumulative = heads.log_policy.double().exp().cumsum(dim=-1)
-            intended = (uniform[step, 1].unsqueeze(-1) > cumulative).sum(dim=-1).clamp_max(cumulative.shape[-1] - 1)
-            stretch = heads.log_stretch.double().exp()
-            moved = surprise * torch.where(surprise < 0, stretch[:, 0], stretch[:, 1])
-            surprise = torch.where(guided, moved + network.intentions[intended], surprise)
+            surprise = torch.where(guided, _moved(surprise, heads, network.intentions, uniform[step, 1]), surprise)
         surprise = bins.spread(bins.encode(surprise), uniform[step, 2])
         value = (fitted + noise_scale * surprise).clamp(-_LIMIT, _LIMIT)
         value = torch.minimum(torch.maximum(value, floor), ceiling)
         values[:, now], errors[:, now] = value, value - smooth
         residuals[:, past + step] = (value - fitted) / noise_scale
-    raw = values[:, window:] * spread.unsqueeze(-1) + centre.unsqueeze(-1)
-    kind = transform.unsqueeze(-1)
+    return _inverse(transform.unsqueeze(-1), values[:, window:] * spread.unsqueeze(-1) + centre.unsqueeze(-1))
+
+
+def _moved(surprise: Tensor, heads: ForecastHeads, intentions: Tensor, uniform: Tensor) -> Tensor:
+    """The surprise around an intention that `uniform` draws, stretched on its side, [rows]."""
+    cumulative = heads.log_policy.double().exp().cumsum(dim=-1)
+    intended = (uniform.unsqueeze(-1) > cumulative).sum(dim=-1).clamp_max(cumulative.shape[-1] - 1)
+    stretch = heads.log_stretch.double().exp()
+    return surprise * torch.where(surprise < 0, stretch[:, 0], stretch[:, 1]) + intentions[intended]
+
+
+def _inverse(kind: Tensor, raw: Tensor) -> Tensor:
+    """f⁻¹ by the transform's number, [rows, 1] and [rows, steps] → [rows, steps]."""
     return torch.where(kind == 1, raw.clamp_min(0).square(), torch.where(kind == 2, raw.clamp_max(700).exp(), raw))
 
 

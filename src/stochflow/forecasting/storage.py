@@ -13,15 +13,17 @@ from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
-from stochflow.errors import DataError
+from stochflow.errors import ConfigError, DataError
 from stochflow.files import write_atomically
 from stochflow.forecasting.config import ForecastConfig
-from stochflow.forecasting.frame import Encoder, Panel
+from stochflow.forecasting.frame import Encoder, Panel, check_horizon
 from stochflow.forecasting.series import Series
 from stochflow.forecasting.training import Trained, new_network
 
 FORMAT = 1
 TENSORS, MANIFEST = "forecaster.safetensors", "forecaster.json"
+# what a forecaster is built with beside its config
+SETTINGS = ("freq", "horizon", "season_length")
 _ARRAYS = ("y", "observed", "outside", "past", "positions", "static")
 
 
@@ -56,7 +58,8 @@ def write_forecaster(
         }
         write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1))
     except OSError as error:
-        raise DataError(f"the forecaster cannot be written to {folder} ({error.strerror}); choose another place") from None
+        reason = error.strerror
+        raise DataError(f"the forecaster cannot be written to {folder} ({reason}); choose another place") from None
     return folder
 
 
@@ -83,15 +86,18 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Encod
             stored = tensors[f"series.{number}.times"].numpy()
             times[uid] = pd.Index(stored).astype(dtype)
         trained = _network(manifest["network"], tensors, config, encoder)
-        return manifest["settings"], config, encoder, Panel(panel, times, manifest["problems"]), trained
-    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError):
+        settings = {name: manifest["settings"][name] for name in SETTINGS}
+        check_horizon(settings["horizon"])
+        return settings, config, encoder, Panel(panel, times, manifest["problems"]), trained
+    except (ConfigError, KeyError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError):
         raise DataError(damaged) from None
 
 
 def _network(stored: dict[str, Any], tensors: dict[str, Tensor], config: ForecastConfig, encoder: Encoder) -> Trained:
     network = None
     if stored["fitted"]:
-        weights = {name.removeprefix("network."): tensor for name, tensor in tensors.items() if name.startswith("network.")}
+        prefix = "network."
+        weights = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
         embedding = weights.get("context.feature_embedding.weight", np.zeros((0, 0)))
         network = new_network(
             stored["name"], len(weights["feature_mean"]), embedding.shape[1], tuple(encoder.num_categories), config

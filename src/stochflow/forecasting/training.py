@@ -7,17 +7,18 @@ from statistics import NormalDist
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from stochflow.forecasting.anchors import AnchorGrid, Anchors, fit_anchors
-from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.config import NUM_HEADS, ForecastConfig
 from stochflow.forecasting.crps import fair_crps
 from stochflow.forecasting.kernel import NoiseKernel, fit_kernel
 from stochflow.forecasting.network import ForecastNetwork
 from stochflow.forecasting.objectives import forecast_loss
 from stochflow.forecasting.paths import join, sample_paths, starts
 from stochflow.forecasting.rhythm import Rhythm
-from stochflow.forecasting.series import Series
+from stochflow.forecasting.series import Array, Series
 from stochflow.forecasting.states import residual_window, state_features
 from stochflow.forecasting.tokens import TokenBins, place_bins
 from stochflow.models.context import ContextConfig
@@ -31,13 +32,12 @@ _MIN_TRAINED = 36
 # horizons of held-out data that it takes to half trust a network
 _DOUBT = 5.0
 
-
 # called with the network's name, the number of updates so far and the share of CRPS that it saves
 Report = Callable[[str, int, float], None]
 
 
 def silent(name: str, step: int, gain: float) -> None:
-    pass
+    """Say nothing."""
 
 
 @dataclass(frozen=True)
@@ -84,29 +84,33 @@ class Rows:
     def draw(self, num: int, run: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """About `num` rows in runs of up to `run` successors: their index, their run's number, and each run's first."""
         first = torch.multinomial(self.weights, max(num // run, 1), replacement=True, generator=generator)
-        index = (first.unsqueeze(-1) + torch.arange(run)).clamp_max(len(self.block) - 1)
-        belongs = self.block[index] == self.block[first].unsqueeze(-1)
+        index = first.unsqueeze(-1) + torch.arange(run)
+        inside = index < len(self.block)
+        index = index.where(inside, 0)
+        belongs = inside & (self.block[index] == self.block[first].unsqueeze(-1))
         return index[belongs], torch.arange(len(first)).unsqueeze(-1).expand_as(index)[belongs], first
 
 
 def training_rows(panel: list[Series], world: World, until: list[int], num_members: int, stride: int = 1) -> Rows:
     """One row per series, leading anchor and time with a known residual; anchors count by weight, series equally."""
-    parts = []
+    parts: list[tuple[Tensor, ...]] = []
     for number, (series, anchors, end) in enumerate(zip(panel, world.anchors, until, strict=True)):
         leading = np.argsort(-anchors.weight, kind="stable")[:num_members]
         for member in leading:
             times = np.flatnonzero(np.isfinite(anchors.residuals[member, :end]))[::stride]
             features = features_at(series, anchors, int(member), times)
             surprises = torch.as_tensor(anchors.residuals[member, times])
-            weight = torch.full((len(times),), float(anchors.weight[member] / anchors.weight[leading].sum() / len(times)))
+            share = float(anchors.weight[member] / anchors.weight[leading].sum())
+            weight = torch.full((len(times),), share / len(times))
             place = torch.full((len(times),), number), torch.as_tensor(times), torch.full((len(times),), len(parts))
             parts.append((features, surprises, weight, *place))
     return Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
-def features_at(series: Series, anchors: Anchors, member: int, times: np.ndarray) -> Tensor:
+def features_at(series: Series, anchors: Anchors, member: int, times: NDArray[np.intp]) -> Tensor:
     """State features before each time with all values up to then known, [times, D]."""
-    def windows(array: np.ndarray, width: int, fill: float) -> Tensor:
+
+    def windows(array: Array, width: int, fill: float) -> Tensor:
         padded = np.concatenate([np.full(width, fill), array])
         return torch.as_tensor(np.lib.stride_tricks.sliding_window_view(padded, width)[times])
 
@@ -202,17 +206,17 @@ class Trained:
 
 
 def hold_out(panel: list[Series], horizon: int, num_origins: int) -> tuple[list[int], list[list[int]]]:
-    """End of training and the validation origins after it, per series; series that are too short get none."""
+    """End of training and the validation origins after it, per series; none if too little was observed."""
     ends, origins = [], []
     for series in panel:
         num = len(series)
-        # ten horizons of a short series, a fifth of a long one
         room = int(min(_MAX_HELD_OUT * num, max(_HELD_OUT_HORIZONS * horizon, _HELD_OUT * num)))
         end = num - room
-        enough = room >= horizon and end >= _MIN_TRAINED
-        ends.append(end if enough else num)
-        places = np.unique(np.linspace(end, num - horizon, num_origins).astype(int)) if enough else []
-        origins.append([int(place) for place in places])
+        enough = room >= horizon and series.observed[:end].sum() >= _MIN_TRAINED
+        places = {int(place) for place in np.linspace(end, num - horizon, num_origins)} if enough else set()
+        judged = sorted(place for place in places if series.observed[place : place + horizon].any())
+        ends.append(end if judged else num)
+        origins.append(judged)
     return ends, origins
 
 
@@ -241,17 +245,21 @@ def train_network(
 class Validation:
     """CRPS of sampled paths on held-out origins, relative to that of the bare anchor."""
 
-    def __init__(self, panel: list[Series], world: World, origins: list[list[int]], horizon: int, config: ForecastConfig):
+    def __init__(
+        self, panel: list[Series], world: World, origins: list[list[int]], horizon: int, config: ForecastConfig
+    ) -> None:
         used = [(index, places) for index, places in enumerate(origins) if places]
         self.world, self.paths, self.seed = world, config.validation_paths, config.seed
         self.horizon, self.panel = horizon, panel
         self.start = join(
-            [starts(panel[index], world.anchors[index], places, horizon, config.validation_paths) for index, places in used]
+            [starts(panel[index], world.anchors[index], places, horizon, self.paths) for index, places in used]
         )
-        ahead = [panel[index].y[np.array(places)[:, None] + np.arange(horizon)] for index, places in used]
-        seen = [panel[index].observed[np.array(places)[:, None] + np.arange(horizon)] for index, places in used]
-        self.truth = torch.as_tensor(np.concatenate(ahead))
-        self.observed = torch.as_tensor(np.concatenate(seen))
+        ahead = [np.array(places)[:, None] + np.arange(horizon) for _, places in used]
+        series = [panel[index] for index, _ in used]
+        self.truth = torch.as_tensor(np.concatenate([one.y[at] for one, at in zip(series, ahead, strict=True)]))
+        self.observed = torch.as_tensor(
+            np.concatenate([one.observed[at] for one, at in zip(series, ahead, strict=True)])
+        )
         self.series = torch.cat([torch.full((len(places),), index) for index, places in used])
         self.origins = torch.cat([torch.as_tensor(places) for _, places in used])
         self.anchor_score = self._scores(None, None)
@@ -308,6 +316,7 @@ def new_network(
     if name == "transformer":
         context = ContextConfig(
             width=config.context_width,
+            heads=NUM_HEADS,
             layers=config.context_layers,
             position=config.position,
             max_length=config.context_length,
@@ -321,7 +330,7 @@ def new_network(
 def _train(
     name: str,
     rows: Rows,
-    validation: "Validation",
+    validation: Validation,
     categories: tuple[int, ...],
     config: ForecastConfig,
     report: Report,
