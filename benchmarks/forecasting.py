@@ -49,9 +49,7 @@ class Stochflow:
         network, gain = self.forecaster.network, self.forecaster.gain
         print(f"{past.name}: network {network}, gain {gain:.3f}, trust {self.forecaster.trust:.2f}", file=sys.stderr)
 
-    def quantiles(
-        self, y: Array, rhythm: Rhythm, horizon: int, levels: Array, observed: NDArray[np.bool_]
-    ) -> Array:
+    def quantiles(self, y: Array, rhythm: Rhythm, horizon: int, levels: Array, observed: NDArray[np.bool_]) -> Array:
         frame = self.forecaster.update(self._frame(np.where(observed, y, np.nan))).predict(horizon, quantiles=levels)
         return frame.filter(like="-q-").to_numpy().T
 

@@ -192,7 +192,9 @@ def methods() -> None:
 
 @app.command()
 def forecast(
-    data: Annotated[str, typer.Argument(help="CSV or parquet with unique_id, ds, y; or a series of `stochflow series`.")],
+    data: Annotated[
+        str, typer.Argument(help="CSV or parquet with unique_id, ds, y; or a series of `stochflow series`.")
+    ],
     horizon: Annotated[int, typer.Option(help="Steps ahead.")] = 12,
     freq: Annotated[str | None, typer.Option(help="Pandas frequency: h, D, W, MS, …  [default: inferred]")] = None,
     season_length: Annotated[int | None, typer.Option(help="Steps of the season.  [default: by frequency]")] = None,
@@ -204,7 +206,9 @@ def forecast(
     past: Annotated[str, typer.Option(metavar="A,B", help="Columns known up to now.")] = "",
     static: Annotated[str, typer.Option(metavar="A,B", help="Columns with one value per series.")] = "",
     future_data: Annotated[Path | None, typer.Option(help="Table with the columns known in advance.")] = None,
-    network: Annotated[str, typer.Option(metavar="auto|none|mlp|transformer", help="What refines the anchor.")] = "auto",
+    network: Annotated[
+        str, typer.Option(metavar="auto|none|mlp|transformer", help="What refines the anchor.")
+    ] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of every random generator.")] = 0,
     assignments: Assignments = None,
     out: Annotated[Path, typer.Option(help="CSV of forecasts.")] = Path("forecast.csv"),

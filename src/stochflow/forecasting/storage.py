@@ -104,5 +104,5 @@ def _network(stored: dict[str, Any], tensors: dict[str, Tensor], config: Forecas
         )
         network.load_state_dict(weights)
     history = [(int(step), float(gain)) for step, gain in stored["history"]]
-    numbers = (stored[name] for name in ("gain", "error", "evidence", "steps"))
-    return Trained(network, stored["name"], *numbers, history)
+    numbers = {name: stored[name] for name in ("gain", "error", "evidence", "steps")}
+    return Trained(network, stored["name"], history=history, **numbers)
