@@ -1,0 +1,91 @@
+"""Where the transformer's context pays: long series, several series with features, irregular gaps.
+
+python -m benchmarks.forecasting_context
+
+Each case is forecast from ten rolling origins with the anchors alone, with the network on the state, and with the
+network that also reads a context. All values are measured; the irregular case leaves out half of the days at random.
+"""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from stochflow.forecasting import Columns, StochflowForecaster, load_series
+from stochflow.forecasting.scoring import LEVELS, crps
+
+RESULTS = Path("benchmarks/results/forecasting_context.csv")
+NETWORKS = ("none", "mlp", "transformer")
+
+
+class Case(NamedTuple):
+    frame: pd.DataFrame
+    freq: str | None
+    horizon: int
+    columns: Columns
+
+
+def long_series() -> Case:
+    return Case(load_series("sf_traffic"), "h", 24, Columns())
+
+
+def several_with_features() -> Case:
+    """Both farms, each with the other's output as a feature that is known only up to now."""
+    solar, wind = load_series("solar"), load_series("wind")
+    both = [solar.merge(wind[["ds", "y"]].rename(columns={"y": "other"}), on="ds")]
+    both.append(wind.merge(solar[["ds", "y"]].rename(columns={"y": "other"}), on="ds"))
+    return Case(pd.concat(both, ignore_index=True), "h", 24, Columns(past=("other",)))
+
+
+def irregular() -> Case:
+    frame = load_series("seattle_temp_max")
+    kept = np.random.default_rng(0).random(len(frame)) < 0.5
+    return Case(frame[kept], None, 12, Columns())
+
+
+CASES: dict[str, Callable[[], Case]] = {
+    "long: sf_traffic": long_series,
+    "several, with features: solar and wind": several_with_features,
+    "irregular: half of seattle_temp_max": irregular,
+}
+
+
+def score(case: Case, network: str, seed: int) -> dict[str, object]:
+    """Mean CRPS and 80 % coverage of one network on one case."""
+    forecaster = StochflowForecaster(case.freq, case.horizon, columns=case.columns, network=network, seed=seed)
+    found = forecaster.cross_validation(case.frame, n_windows=10, quantiles=LEVELS)
+    quantiles, truth = found.filter(like="-q-").to_numpy().T, found["y"].to_numpy()
+    inside = (truth >= quantiles[9]) & (truth <= quantiles[89])
+    scores = pd.Series(crps(quantiles, LEVELS, truth)).groupby(found["unique_id"]).mean()
+    return {"network": network, "coverage": inside[np.isfinite(truth)].mean(), **scores.to_dict()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    rows = []
+    table = Table("case", "network", "CRPS relative to the anchors", "coverage of 80 %")
+    for name, make in CASES.items():
+        case = make()
+        results = pd.DataFrame([score(case, network, given.seed) for network in NETWORKS])
+        series = [column for column in results if column not in ("network", "coverage")]
+        ratios = np.exp(np.log(results[series] / results[series].iloc[0]).mean(axis=1))
+        for (_, row), ratio in zip(results.iterrows(), ratios, strict=True):
+            rows.append({"case": name, "relative_crps": ratio, "seed": given.seed, **row})
+            table.add_row(name, row["network"], f"{ratio:.3f}", f"{row['coverage']:.2f}")
+    pd.DataFrame(rows).to_csv(RESULTS, index=False)
+    with RESULTS.with_suffix(".txt").open("w", encoding="utf-8") as file:
+        Console(file=file, width=120).print(table)
+    Console(width=120).print(table)
+
+
+if __name__ == "__main__":
+    main()
