@@ -22,7 +22,11 @@ def seasonal(num: int, seed: int = 0) -> Array:
 
 
 def fit(
-    y: Array, rhythm: Rhythm = MONTHS, grid: AnchorGrid | None = None, until: int | None = None, features: Array | None = None
+    y: Array,
+    rhythm: Rhythm = MONTHS,
+    grid: AnchorGrid | None = None,
+    until: int | None = None,
+    features: Array | None = None,
 ) -> Anchors:
     features = rhythm.wave_values(np.arange(len(y), dtype=float)) if features is None else features
     return fit_anchors(y, np.ones(len(y), dtype=bool), features, rhythm, grid or AnchorGrid(), until)

@@ -35,7 +35,10 @@ def test_beyond_the_ends_the_curve_is_flat() -> None:
     kernel = normal_kernel()
     far = torch.tensor([-1e6, 1e6], dtype=torch.float64)
     assert kernel.cdf(far).tolist() == [0.0, 1.0]
-    assert kernel.quantile(torch.tensor([0.0, 1.0], dtype=torch.float64)).tolist() == [kernel.knots[0], kernel.knots[-1]]
+    assert kernel.quantile(torch.tensor([0.0, 1.0], dtype=torch.float64)).tolist() == [
+        kernel.knots[0],
+        kernel.knots[-1],
+    ]
 
 
 def test_the_gradient_of_the_curve_is_its_density() -> None:
@@ -79,4 +82,7 @@ def test_a_value_that_repeats_holds_its_share() -> None:
 
 def test_identical_residuals_make_a_narrow_peak() -> None:
     kernel = fit_kernel(np.zeros(5), np.ones(5))
-    assert kernel.quantile(torch.rand(100, dtype=torch.float64, generator=torch.Generator().manual_seed(0))).abs().max() < 1e-5
+    assert (
+        kernel.quantile(torch.rand(100, dtype=torch.float64, generator=torch.Generator().manual_seed(0))).abs().max()
+        < 1e-5
+    )

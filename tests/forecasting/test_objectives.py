@@ -94,9 +94,7 @@ def balanced(network: ForecastNetwork, generator: torch.Generator) -> tuple[Fore
     return heads, log_row.expand(1, 9, 17), log_reward
 
 
-def test_the_balance_residual_is_zero_on_a_balanced_flow(
-    network: ForecastNetwork, generator: torch.Generator
-) -> None:
+def test_the_balance_residual_is_zero_on_a_balanced_flow(network: ForecastNetwork, generator: torch.Generator) -> None:
     heads, log_dynamics, log_reward = balanced(network, generator)
     for _ in range(20):
         residual = balance(heads, network, log_dynamics, log_reward, generator)
