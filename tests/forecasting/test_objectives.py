@@ -59,7 +59,7 @@ def test_forward_kl_is_minus_the_log_of_what_happened(
     heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins
 ) -> None:
     found = loss(heads, network, kernel, bins)
-    mass = log_forecast(heads, log_outcomes(heads, network, kernel, bins)).exp()
+    mass = log_forecast(heads, log_outcomes(heads, network, kernel, bins)).exp().detach()
     expected = -np.mean([np.log(float(mass[row, bins.encode(SURPRISES)[row]])) for row in range(20)])
     assert found.item() == pytest.approx(expected, rel=1e-6)
     # the way through all bins gives the same
