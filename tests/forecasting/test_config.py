@@ -1,0 +1,37 @@
+"""Settings of a forecaster are checked before any data are read."""
+
+from typing import Any
+
+import pytest
+
+from stochflow.errors import ConfigError
+from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.forecaster import StochflowForecaster
+
+
+def test_defaults_are_valid_and_come_back_from_plain_values() -> None:
+    assert ForecastConfig.checked(ForecastConfig().model_dump()) == ForecastConfig()
+
+
+def test_an_unknown_setting_is_answered_with_those_of_a_forecaster() -> None:
+    with pytest.raises(ConfigError, match="unknown setting 'colour'; known are: network, objective, point_loss"):
+        ForecastConfig.checked({"colour": "red"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"network": "rnn"}, "setting 'network'.*'auto', 'none', 'mlp' or 'transformer'"),
+        ({"learning_rate": 0.0}, "setting 'learning_rate'.*greater than 0"),
+        ({"num_bins": 5}, "setting 'num_bins'.*greater than or equal to 9"),
+        ({"seed": 1.5}, "setting 'seed'"),
+        ({"context_width": 30}, "context_width is 30; give a multiple of 4"),
+    ],
+)
+def test_a_bad_setting_is_named_with_what_is_allowed(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        StochflowForecaster(**settings)
+
+
+def test_every_field_says_what_it_does() -> None:
+    assert all(field.description for field in ForecastConfig.model_fields.values())
