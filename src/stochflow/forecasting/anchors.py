@@ -147,7 +147,8 @@ def fit_anchors(
     """
     until = len(y) if until is None else until
     # a season that the series has not seen twice cannot be told from chance
-    filters = [each for each in smoothers(grid.smoothings, rhythm) if each.season < until / 2]
+    num_known = int(observed[:until].sum())
+    filters = [each for each in smoothers(grid.smoothings, rhythm) if each.season < num_known / 2]
     allowed = [name for name in grid.transforms if _allowed(name, y)] or ["identity"]
     designs = [_Design(name, y, observed, features, rhythm, filters, until) for name in allowed]
     # [transform, penalty, filter] flattened
@@ -175,8 +176,8 @@ class _Design:
         raw = forward(name, y)
         self.centre, self.spread = raw[:until].mean(), raw[:until].std() + _TINY
         self.z = (raw - self.centre) / self.spread
-        # a lag beyond a third of the series would cost more rows than it is worth
-        self.lags = [lag for lag in rhythm.lags if lag < max(until / 3, 2)]
+        # a lag beyond a third of the values would cost more rows than it is worth
+        self.lags = [lag for lag in rhythm.lags if lag < max(observed[:until].sum() / 3, 2)]
         first = max(self.lags[-1], *(each.step + each.season for each in filters))
         self.times = np.arange(first, len(y))[observed[first:]]
         self.num_rows = int((self.times < until).sum())

@@ -167,7 +167,7 @@ class StochflowForecaster:
         num_held = horizon + (n_windows - 1) * step
         encoder = Encoder.fit(_drop_last(df, self.columns, num_held), self.columns, self.freq, self.season_length)
         panel = encoder.panel(df)
-        long = [series for series in panel.series if len(series) - num_held >= MIN_HISTORY]
+        long = [each for each in panel.series if each.observed[: max(len(each) - num_held, 0)].sum() >= MIN_HISTORY]
         if not long:
             raise DataError(f"no series has {num_held + MIN_HISTORY} values; take fewer windows or a shorter horizon")
         rows, trained = [], None

@@ -189,7 +189,7 @@ def hold_out(panel: list[Series], horizon: int, num_origins: int) -> tuple[list[
         # ten horizons of a short series, a fifth of a long one
         room = int(min(_MAX_HELD_OUT * num, max(_HELD_OUT_HORIZONS * horizon, _HELD_OUT * num)))
         end = num - room
-        enough = room >= horizon and end >= _MIN_TRAINED
+        enough = room >= horizon and series.observed[:end].sum() >= _MIN_TRAINED
         ends.append(end if enough else num)
         places = np.unique(np.linspace(end, num - horizon, num_origins).astype(int)) if enough else []
         origins.append([int(place) for place in places])
