@@ -147,7 +147,7 @@ TEXT_DAYS = [str(day.date()) for day in DAYS]
         ({"ds": changed(DAYS, 3, DAYS[2])}, "2020-01-03 appears more than once in ds; keep one row per timestamp"),
         ({"y": [np.nan] * 30}, "y is missing in every row; give values or drop the series"),
         ({"y": changed(range(30), 4, np.inf)}, "y is infinite at 2020-01-05; correct it or leave it empty"),
-        ({"y": [1.0] * 15 + [np.nan] * 15}, "15 values, at least 16 are needed; give a longer history"),
+        ({"y": [1.0] * 7 + [np.nan] * 23}, "7 values, at least 8 are needed; give a longer history"),
         (
             {"ds": changed(DAYS, 5, pd.Timestamp("2020-01-06 12:00"))},
             "2020-01-06 12:00:00 is not on the grid of freq 'D'",

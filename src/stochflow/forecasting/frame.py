@@ -27,7 +27,8 @@ from stochflow.forecasting.timeline import Timeline, fit_timeline
 
 __all__ = ["MIN_OBSERVED", "Columns", "Encoder", "Panel", "check_horizon", "read_frame"]
 
-MIN_OBSERVED = 16
+# with fewer, intervals are far too narrow: 80 % of a random walk's cover 55 % at 3 values, 74 % at 8, 83 % at 16
+MIN_OBSERVED = 8
 # the log of a gap is cut off here: 150 usual gaps, or a 150th of one
 _LONGEST_LOG_GAP = 5.0
 
@@ -280,7 +281,8 @@ def fill_gaps(y: Array, observed: NDArray[np.bool_], positions: Array) -> Array:
     known = np.flatnonzero(observed)
     before = known[np.searchsorted(known, np.arange(len(y)), side="right") - 1]
     after = known[np.minimum(np.searchsorted(known, np.arange(len(y))), len(known) - 1)]
-    span = np.maximum(positions[after] - positions[before], np.finfo(np.float64).tiny)
+    gap = np.where(after > before, positions[after] - positions[before], 1.0)
+    span = np.maximum(gap, np.finfo(np.float64).tiny)
     share = np.clip((positions - positions[before]) / span, 0.0, 1.0)
     # weights, not a slope: the difference of two finite values may be infinite
     return np.where(observed, y, np.where(after <= before, y[before], (1 - share) * y[before] + share * y[after]))
