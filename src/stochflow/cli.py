@@ -217,6 +217,8 @@ def forecast(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
 ) -> None:
     """Forecast time series: medians and intervals as CSV, a fan chart with --plot."""
+    if save is not None and save.exists() and not overwrite:
+        raise ConfigError(f"--save {save} exists; choose another folder or allow --overwrite")
     settings: dict[str, Any] = {"network": network, "seed": seed}
     for assignment in assignments or ():
         settings.update(parse_assignment(assignment))
@@ -245,7 +247,8 @@ def forecast(
 
         forecasts, forecaster = forecast_file(request, show)
     for problem in forecaster.problems.values():
-        messages.print(f"Left out: {escape(problem)}", highlight=False, soft_wrap=True)
+        plain = "".join(letter if letter.isprintable() else " " for letter in problem)
+        messages.print(f"Left out: {escape(plain)}", highlight=False, soft_wrap=True)
     if save is not None:
         forecaster.save(save)
     guided = f"{forecaster.network} network on {forecaster.trust:.0%} of the paths"

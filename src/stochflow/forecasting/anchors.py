@@ -27,6 +27,8 @@ TRANSFORMS = ("identity", "root", "log")
 # a ridge leverage beyond this would let one point's leave-one-out error explode
 _MAX_LEVERAGE = 0.9
 _TINY = 1e-9
+# ranges of the data that a forecast may lie beyond it
+_FURTHEST = 100.0
 # observed values that no lag or season may take from the regression
 _MIN_ROWS = 4
 
@@ -49,6 +51,8 @@ class Anchors:
     """K members of one series.
 
     Attributes:
+        unit: a power of two by which y is divided first, 1 unless the values are huge or tiny.
+        low, high: y over `unit` that no forecast leaves: the range of the data, wider by 100 of it on both sides.
         transform: name of f per member, [K].
         centre, spread: μ and s of z, [K].
         floor, ceiling: z of the least value that f allows, and a bound on what an exponential may reach, [K].
@@ -63,6 +67,9 @@ class Anchors:
     """
 
     rhythm: Rhythm
+    unit: float
+    low: float
+    high: float
     transform: NDArray[np.str_]
     centre: Array
     spread: Array
@@ -149,6 +156,10 @@ def fit_anchors(
     Only what comes before `until` is learned from; later residuals are those of a forecaster who had not seen them.
     """
     until = len(y) if until is None else until
+    unit = _unit(y[:until])
+    y = y / unit
+    low, high = y[:until].min(), y[:until].max()
+    margin = _FURTHEST * (high - low)
     # a season that the series has not seen twice cannot be told from chance
     longest = min(until / 2, _latest_start(observed[:until]))
     filters = [each for each in smoothers(grid.smoothings, rhythm) if each.season < longest]
@@ -166,7 +177,7 @@ def fit_anchors(
         designs[design].member(grid.penalties[penalty], number) for design, penalty, number in zip(*places, strict=True)
     ]
     columns = {name: np.stack([member[name] for member in members]) for name in members[0]}
-    return Anchors(rhythm=rhythm, weight=weight, **columns)
+    return Anchors(rhythm=rhythm, unit=unit, low=low - margin, high=high + margin, weight=weight, **columns)
 
 
 class _Design:
@@ -244,6 +255,12 @@ class _Design:
 def _latest_start(observed: Mask) -> int:
     """Where learning must begin at the latest, so that a few of the observed values are left."""
     return int(np.flatnonzero(observed)[-_MIN_ROWS:][0])
+
+
+def _unit(y: Array) -> float:
+    """A power of two near the largest |y| where squares or differences of y might leave the range of numbers."""
+    largest = float(np.abs(y).max())
+    return 1.0 if largest == 0 or 1e-6 < largest < 1e12 else float(2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000))
 
 
 def _allowed(transform: str, y: Array) -> bool:

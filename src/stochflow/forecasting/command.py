@@ -8,8 +8,9 @@ import pandas as pd
 
 from stochflow.errors import ConfigError, DataError
 from stochflow.files import write_atomically
+from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.datasets import SERIES, load_series
-from stochflow.forecasting.forecaster import MODEL, StochflowForecaster
+from stochflow.forecasting.forecaster import MODEL, StochflowForecaster, interval_levels
 from stochflow.forecasting.frame import Columns, read_frame
 from stochflow.forecasting.optional import extra
 from stochflow.forecasting.page import fan_page
@@ -44,28 +45,43 @@ class Request:
 
 def forecast_file(request: Request, report: Report = silent) -> tuple[pd.DataFrame, StochflowForecaster]:
     """Read, fit, predict and write; the forecasts and the forecaster that made them."""
-    targets = [request.out, request.page] if request.plot else [request.out]
-    for target in targets:
-        if target.exists() and not request.overwrite:
-            raise ConfigError(f"{target} exists; choose another --out or allow --overwrite")
-        if not target.parent.is_dir():
-            raise ConfigError(f"the folder {target.parent} of --out does not exist; create it or choose another")
-    if request.plot:
-        extra("plotly", "report")  # before the work, not after it
+    _check(request)
     frame, freq = _table(request)
     future = read_frame(request.future_data, request.columns, with_target=False) if request.future_data else None
+    config = ForecastConfig.checked(request.settings)
     forecaster = StochflowForecaster(
-        freq, request.horizon, request.season_length, request.columns, **request.settings
+        freq, request.horizon, request.season_length, request.columns, **config.model_dump()
     ).fit(frame, report)
     forecasts = forecaster.predict(level=request.level, quantiles=_PAGE_LEVELS, future_df=future)
     shown = forecasts[[name for name in forecasts.columns if not name.startswith(f"{MODEL}-q-")]]
     try:
         write_atomically(request.out, shown.to_csv(index=False))
         if request.plot:
-            _draw(request, frame, forecasts)
+            _draw(request, forecaster.history, forecasts)
     except OSError as error:
         raise DataError(f"{request.out} cannot be written ({error.strerror}); choose another --out") from None
     return shown, forecaster
+
+
+def _check(request: Request) -> None:
+    """Refuse what would fail after the work or destroy something, before the work."""
+    interval_levels(request.level, None)
+    targets = [request.out, request.page] if request.plot else [request.out]
+    if len(set(targets)) < len(targets):
+        raise ConfigError(f"--out {request.out} is where the page goes; give it another ending, such as .csv")
+    for target in targets:
+        if target.resolve() in [Path(source).resolve() for source in (request.data, request.future_data) if source]:
+            raise ConfigError(f"{target} holds the data; choose another --out")
+        if target.is_dir():
+            raise ConfigError(f"{target} is a folder; choose a file for --out")
+        if target.exists() and not request.overwrite:
+            raise ConfigError(f"{target} exists; choose another --out or allow --overwrite")
+        if not target.parent.is_dir():
+            raise ConfigError(f"the folder {target.parent} of --out does not exist; create it or choose another")
+    if request.columns.future and request.future_data is None:
+        raise ConfigError(f"--future names {', '.join(request.columns.future)}; give their coming values: --future-data")
+    if request.plot:
+        extra("plotly", "report")
 
 
 def _table(request: Request) -> tuple[pd.DataFrame, str | None]:
@@ -75,12 +91,9 @@ def _table(request: Request) -> tuple[pd.DataFrame, str | None]:
     return read_frame(Path(request.data), request.columns), request.freq
 
 
-def _draw(request: Request, frame: pd.DataFrame, forecasts: pd.DataFrame) -> None:
+def _draw(request: Request, history: pd.DataFrame, forecasts: pd.DataFrame) -> None:
     names = request.columns
     plain = {names.id: "unique_id", names.time: "ds", names.target: "y"}
-    history = frame.rename(columns=plain)
-    if "unique_id" not in history:
-        history = history.assign(unique_id=forecasts[names.id].iloc[0])
     bands = forecasts.rename(columns=plain | {f"{MODEL}-q-{level:g}": f"{level:g}" for level in _PAGE_LEVELS})
     title = f"Forecast of {Path(request.data).name}, {request.horizon} steps ahead"
-    fan_page(history, bands, request.page, title, request.command)
+    fan_page(history.rename(columns=plain), bands, request.page, title, request.command)

@@ -29,6 +29,8 @@ from stochflow.forecasting.training import (
 MODEL = "stochflow"
 # path steps that are held in memory at once
 _MAX_CELLS = 2_000_000
+# path steps of one series that may be asked for
+_MAX_DRAWN = 200_000_000
 # values before the first cutoff
 MIN_HISTORY = 16
 
@@ -67,7 +69,7 @@ class StochflowForecaster:
         **settings: Any,
     ) -> None:
         check_horizon(horizon)
-        self.freq, self.horizon, self.season_length = freq, horizon, season_length
+        self.freq, self.horizon, self.season_length = freq, int(horizon), season_length
         self.columns = columns or Columns()
         self.config = ForecastConfig.checked(settings)
         self._state: _State | None = None
@@ -91,6 +93,18 @@ class StochflowForecaster:
     def trust(self) -> float:
         """Share of the paths that the network guides."""
         return self._fitted().trained.trust
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """What was learned from: ids, times and values, missing ones left out."""
+        panel, names = self._fitted().panel, self.columns
+        frames = [
+            pd.DataFrame(
+                {names.id: series.uid, names.time: panel.times[series.uid], names.target: series.y}
+            )[series.observed]
+            for series in panel.series
+        ]
+        return pd.concat(frames, ignore_index=True)
 
     def fit(self, df: pd.DataFrame, report: Report = silent) -> "StochflowForecaster":
         """Learn from a long table. Series that cannot be used are named in `problems`."""
@@ -130,14 +144,22 @@ class StochflowForecaster:
         horizon = self.horizon if h is None else h
         check_horizon(horizon)
         levels = interval_levels(level, quantiles)
+        num = num_samples if num_samples is not None else self.config.num_paths
+        check_samples(num, horizon)
         state = self._fitted()
-        extended, times = [], []
-        for series in state.panel.series:
-            ahead, when = state.encoder.future(series, state.panel.times[series.uid], horizon, future_df)
+        extended, times, anchors = [], [], []
+        for series, own in zip(state.panel.series, state.world.anchors, strict=True):
+            try:
+                ahead, when = state.encoder.future(series, state.panel.times[series.uid], horizon, future_df)
+            except DataError as error:
+                state.panel.problems[series.uid] = str(error)
+                continue
             extended.append(replace(series, outside=np.concatenate([series.outside, ahead])))
             times.append(when)
-        num = num_samples if num_samples is not None else self.config.num_paths
-        check_samples(num)
+            anchors.append(own)
+        if not extended:
+            raise DataError(f"no series can be forecast; {next(reversed(state.panel.problems.values()))}")
+        state = replace(state, world=replace(state.world, anchors=anchors))
         paths = self._paths(extended, state, horizon, num)
         frames = []
         for series, when, drawn in zip(extended, times, paths, strict=True):
@@ -194,7 +216,10 @@ class StochflowForecaster:
         """The forecaster that `save` wrote; it predicts the same."""
         settings, config, encoder, panel, trained = read_forecaster(Path(path))
         forecaster = cls(columns=encoder.columns, **settings, **config.model_dump())
-        world = fit_world(panel.series, encoder.rhythm, config)
+        try:
+            world = fit_world(panel.series, encoder.rhythm, config)
+        except (ValueError, IndexError, TypeError, ArithmeticError) as error:  # numpy's LinAlgError is a ValueError
+            raise DataError(f"the data of the forecaster in {path} are damaged ({error}); fit it again") from None
         forecaster._state = _State(encoder, panel, trained, world)
         return forecaster
 
@@ -276,21 +301,32 @@ def _drop_last(df: pd.DataFrame, columns: Columns, num: int) -> pd.DataFrame:
 def interval_levels(level: Sequence[float] | None, quantiles: Sequence[float] | None) -> dict[str, float]:
     """Column name → quantile, for intervals in per cent and for quantiles between 0 and 1."""
     columns: dict[str, float] = {}
-    for percent in () if level is None else level:
+    for percent in _numbers("level", level):
         if not 0 < percent < 100:
-            raise ConfigError(f"level {percent} is no interval; give per cents between 0 and 100, such as 80")
-        columns[f"{MODEL}-lo-{percent:g}"] = 0.5 - percent / 200
-        columns[f"{MODEL}-hi-{percent:g}"] = 0.5 + percent / 200
-    for quantile in () if quantiles is None else quantiles:
+            raise ConfigError(f"level {percent:g} is no interval; give per cents between 0 and 100, such as 80")
+        columns[f"{MODEL}-lo-{percent:.12g}"] = 0.5 - percent / 200
+        columns[f"{MODEL}-hi-{percent:.12g}"] = 0.5 + percent / 200
+    for quantile in _numbers("quantiles", quantiles):
         if not 0 < quantile < 1:
-            raise ConfigError(f"quantile {quantile} lies outside (0, 1); give shares such as 0.1")
-        columns[f"{MODEL}-q-{quantile:g}"] = quantile
+            raise ConfigError(f"quantile {quantile:g} lies outside (0, 1); give shares such as 0.1")
+        columns[f"{MODEL}-q-{quantile:.12g}"] = quantile
     return columns
 
 
-def check_samples(num: int) -> None:
-    if not 2 <= num <= 10_000_000:
-        raise ConfigError(f"num_samples is {num}; draw between 2 and 10,000,000 paths")
+def _numbers(name: str, given: Sequence[float] | None) -> list[float]:
+    """One number or several as a list."""
+    try:
+        return [] if given is None else [float(value) for value in np.atleast_1d(np.asarray(given, dtype=float))]
+    except (TypeError, ValueError):
+        raise ConfigError(f"{name} is {given!r}; give a list of numbers") from None
+
+
+def check_samples(num: int, horizon: int) -> None:
+    """Raise a ConfigError for a number of paths that is none, or that no memory holds."""
+    whole = isinstance(num, int | np.integer) and not isinstance(num, bool)
+    if not whole or not 2 <= num <= _MAX_DRAWN // horizon:
+        most = _MAX_DRAWN // horizon
+        raise ConfigError(f"{num} paths of {horizon} steps cannot be drawn; ask for 2 to {most:,} paths")
 
 
 def quantile_rows(drawn: Array, levels: dict[str, float], labels: dict[str, Any]) -> pd.DataFrame:

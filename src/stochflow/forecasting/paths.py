@@ -32,7 +32,7 @@ class Starts:
         offsets: the anchor's intercept, calendar and features at each step ahead, [rows, steps].
         outside: what the network is told of each step ahead, [rows, steps, F].
         recall, forget, lag_weights: the anchor's weights, [rows, near], [rows, near], [rows, lags].
-        scale: [rows, 6]: noise scale, floor, ceiling, centre, spread and the transform's number.
+        scale: noise scale, floor, ceiling, centre, spread, the transform's number, unit, low and high, [rows, 9].
         context: row of the context's vector, [rows].
     """
 
@@ -67,7 +67,8 @@ def starts(series: Series, anchors: Anchors, origins: list[int], horizon: int, n
     offsets = np.einsum("rhf,rf->rh", outside, anchors.feature_weights[member]) + anchors.intercept[member, None]
     numbers = np.array([_TRANSFORM_NUMBER[name] for name in anchors.transform])
     columns = (anchors.noise_scale, anchors.floor, anchors.ceiling, anchors.centre, anchors.spread, numbers)
-    scale = np.stack(columns, axis=1)[member]
+    shared = np.tile([anchors.unit, anchors.low, anchors.high], (len(member), 1))
+    scale = np.concatenate([np.stack(columns, axis=1)[member], shared], axis=1)
     rows = (values, errors, residuals, offsets, outside)
     weights = (anchors.recall[member], anchors.forget[member], anchors.lag_weights[member], scale)
     tensors = [torch.as_tensor(array, dtype=torch.float64) for array in (*rows, *weights)]
@@ -104,7 +105,7 @@ def sample_paths(
         torch.cat([before, before.new_zeros(rows, steps)], dim=1)
         for before in (start.values, start.errors, start.residuals)
     )
-    noise_scale, floor, ceiling, centre, spread, transform = start.scale.unbind(dim=1)
+    noise_scale, floor, ceiling, centre, spread, transform, unit, low, high = start.scale.unbind(dim=1)
     context = contexts[start.context] if contexts is not None else None
     uniform = torch.rand(steps, 3, rows, dtype=torch.float64, generator=generator)
     guided = torch.rand(rows, dtype=torch.float64, generator=generator) < trust
@@ -126,7 +127,9 @@ def sample_paths(
         value = torch.minimum(torch.maximum(value, floor), ceiling)
         values[:, now], errors[:, now] = value, value - smooth
         residuals[:, past + step] = (value - fitted) / noise_scale
-    return _inverse(transform.unsqueeze(-1), values[:, window:] * spread.unsqueeze(-1) + centre.unsqueeze(-1))
+    y = _inverse(transform.unsqueeze(-1), values[:, window:] * spread.unsqueeze(-1) + centre.unsqueeze(-1))
+    y = torch.minimum(torch.maximum(y, low.unsqueeze(-1)), high.unsqueeze(-1))
+    return y * unit.unsqueeze(-1)
 
 
 def _moved(surprise: Tensor, heads: ForecastHeads, intentions: Tensor, uniform: Tensor) -> Tensor:
