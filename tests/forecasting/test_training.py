@@ -101,6 +101,11 @@ def test_a_drawn_run_stays_inside_its_block_and_repeats_nothing(generator: torch
         end = {0: 5, 1: 8, 2: 15}[int(rows.block[start])]
         assert mine == list(range(start, min(start + 4, end)))
     assert set(first.tolist()) == set(range(15))
+    # a single block ends where the table does
+    index, run, first = rows_of([6]).draw(200, 4, generator)
+    for number in range(50):
+        start = int(first[number])
+        assert index[run == number].tolist() == list(range(start, min(start + 4, 6)))
 
 
 def test_rows_are_drawn_by_weight(generator: torch.Generator) -> None:
