@@ -134,6 +134,18 @@ def test_balance_adds_the_likelihood_of_the_dynamics(
     assert found.item() == pytest.approx((residual.square().mean() - likelihood).item(), rel=1e-6)
 
 
+def test_the_policy_learns_nothing_from_the_likelihood_beside_the_balance(
+    heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins
+) -> None:
+    log_reward = -(bins.centres - SURPRISES.unsqueeze(-1)).abs()
+    log_dynamics = log_outcomes(heads, network, kernel, bins)
+    residual = balance(heads, network, log_dynamics, log_reward, torch.Generator().manual_seed(2))
+    (alone,) = torch.autograd.grad(residual.square().mean(), network.policy.weight, retain_graph=True)
+    (whole,) = torch.autograd.grad(loss(heads, network, kernel, bins, objective="sgfn-db"), network.policy.weight)
+    torch.testing.assert_close(whole, alone)
+    assert alone.abs().max() > 0
+
+
 def test_the_divergence_objective_is_its_mean_from_the_reward_around_what_happened(
     heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins
 ) -> None:

@@ -187,6 +187,44 @@ def test_roots_never_fall_below_zero_and_logarithms_never_explode() -> None:
             assert float(paths.max()) == pytest.approx(highest)
 
 
+def seen_by(network: ForecastNetwork, start: Starts, world: tuple[NoiseKernel, TokenBins]) -> Tensor:
+    """Features that the network was shown at every step, [steps, rows, features]."""
+    shown: list[Tensor] = []
+    handle = network.register_forward_pre_hook(lambda _, inputs: shown.append(inputs[0]))
+    drawn(start, world, network)
+    handle.remove()
+    return torch.stack(shown)
+
+
+def test_the_network_sees_its_own_surprises_in_units_of_the_noise() -> None:
+    series = monthly()
+    anchors = anchors_of(series, AnchorGrid(transforms=("identity",), max_members=1))
+    start = starts(series, anchors, [90], HORIZON, 3)
+    network = new_network("mlp", num_features(start), 0, (), ForecastConfig(width=4, num_intentions=5))
+    with torch.no_grad():
+        network.policy.bias.copy_(torch.tensor([0.0, 0.0, 100.0, 0.0, 0.0]))
+    # a world that always surprises by the same
+    always = NoiseKernel(1.5 + SILENT.knots, SILENT.levels), TokenBins(1.5 + POINT.edges, POINT.tail)
+    shown = seen_by(network, start, always)
+    before = np.arcsinh(anchors.residuals[0, -6:])
+    for step in range(HORIZON):
+        known = np.append(before, np.full(step, np.arcsinh(1.5)))[-6:]
+        np.testing.assert_allclose(shown[step, :, :6], np.tile(known, (3, 1)), atol=1e-5)
+    assert torch.equal(shown[0, 0, -11:], start.outside[0, 0].float())
+
+
+def test_a_root_goes_on_from_its_floor() -> None:
+    y = np.abs(np.random.default_rng(3).normal(size=90)) + 0.01
+    series = replace(monthly(), y=y)
+    anchors = anchors_of(series, AnchorGrid(transforms=("root",), max_members=1))
+    loud = replace(anchors, noise_scale=20 * anchors.noise_scale)
+    start = starts(series, loud, [90], HORIZON, 50)
+    network = new_network("mlp", num_features(start), 0, (), ForecastConfig(width=4, num_intentions=5))
+    last = seen_by(network, start, real_noise(anchors))[1:, :, 11]  # ẑ, then the last z
+    assert float(anchors.floor[0]) > -5
+    assert float(last.min()) == pytest.approx(float(anchors.floor[0]), rel=1e-5)
+
+
 def test_an_exploding_member_stays_finite() -> None:
     series = monthly()
     anchors = anchors_of(series, AnchorGrid(transforms=("identity",), max_members=1))

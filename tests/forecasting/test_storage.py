@@ -24,7 +24,7 @@ def table(times: Any = None, num: int = 100) -> pd.DataFrame:
 
 
 def fitted(frame: pd.DataFrame | None = None, **settings: Any) -> StochflowForecaster:
-    # a gain of more than minus everything: the tiny network is kept if it is not worse than nothing
+    # the tiny network is kept as soon as it gains anything
     kept = {**TINY, **CONTEXT, "min_gain": 0.0, "check_every": 2, "horizon": 4, **settings}
     return StochflowForecaster(**kept).fit(table() if frame is None else frame)
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.network import ForecastNetwork
 from stochflow.forecasting.rhythm import Rhythm
 from stochflow.forecasting.series import Series
 from stochflow.forecasting.training import (
@@ -101,6 +102,11 @@ def test_a_drawn_run_stays_inside_its_block_and_repeats_nothing(generator: torch
         end = {0: 5, 1: 8, 2: 15}[int(rows.block[start])]
         assert mine == list(range(start, min(start + 4, end)))
     assert set(first.tolist()) == set(range(15))
+    # a single block ends where the table does
+    index, run, first = rows_of([6]).draw(200, 4, generator)
+    for number in range(50):
+        start = int(first[number])
+        assert index[run == number].tolist() == list(range(start, min(start + 4, 6)))
 
 
 def test_rows_are_drawn_by_weight(generator: torch.Generator) -> None:
@@ -189,19 +195,37 @@ def test_noise_that_follows_a_known_feature_is_learned(name: str) -> None:
     assert (trained.steps, trained.gain) in trained.history
 
 
-def test_training_ends_after_its_patience_and_keeps_the_best() -> None:
+def test_training_ends_after_its_patience_and_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    gains = iter([0.1, 0.05, 0.4, 0.2, 0.4, 0.3, 0.9])
+    judged: list[torch.Tensor] = []
+
+    def gain(_: Validation, network: ForecastNetwork, windows: None) -> tuple[float, float]:
+        judged.append(network.policy.weight.detach().clone())
+        return next(gains), 0.1
+
+    monkeypatch.setattr(Validation, "gain", gain)
     reports: list[tuple[str, int, float]] = []
-    # steps so large that nothing can be learned
-    config = settings(network="mlp", max_steps=200, check_every=2, patience=3, learning_rate=10.0, averaging=0.0)
+    config = settings(network="mlp", max_steps=200, check_every=2, patience=3)
     trained = train_network([moody(150)], PLAIN, 4, config, report=lambda *seen: reports.append(seen))
-    best = max(reports, key=lambda seen: seen[2])
-    if best[2] > config.min_gain:
-        assert (trained.steps, trained.gain) == best[1:]
-    else:
-        assert trained == Trained(None, "none")
-        best = ("mlp", 0, 0.0)
-    assert reports[-1][1] == best[1] + 3 * 2
-    assert [step for _, step, _ in reports] == list(range(2, best[1] + 7, 2))
+    assert trained.network is not None
+    assert (trained.steps, trained.gain, trained.error) == (6, 0.4, 0.1)
+    assert torch.equal(trained.network.policy.weight, judged[2])
+    assert not torch.equal(judged[2], judged[-1])
+    # three looks without progress, the second 0.4 among them
+    assert [step for _, step, _ in reports] == [2, 4, 6, 8, 10, 12]
+    assert trained.history == [(step, gain) for _, step, gain in reports]
+
+
+def test_what_is_kept_is_the_running_mean_of_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Validation, "gain", lambda *_: (0.5, 0.1))
+    moved = []
+    for averaging in (0.0, 0.9):
+        config = settings(network="mlp", max_steps=1, check_every=1, averaging=averaging)
+        network = train_network([moody(150)], PLAIN, 4, config).network
+        assert network is not None
+        moved.append(network.stretch.weight.detach())  # heads start at zero
+    assert moved[0].abs().max() > 1e-4
+    torch.testing.assert_close(moved[1], 0.1 * moved[0])
 
 
 def test_training_is_reproduced_bit_for_bit_by_its_seed() -> None:
@@ -239,6 +263,14 @@ def test_every_objective_trains(objective: str) -> None:
     config = settings(network="mlp", objective=objective, max_steps=10, check_every=5, point_loss="mae")
     trained = train_network([moody(150)], PLAIN, 4, config)
     assert all(np.isfinite(gain) for _, gain in trained.history)
+
+
+def test_noise_and_tokens_know_nothing_after_the_end_of_training() -> None:
+    series = white(100)
+    changed = replace(series, y=np.append(series.y[:80], 50 + series.y[80:] ** 2))
+    before, after = (fit_world([each], PLAIN, settings(), [80]) for each in (series, changed))
+    assert torch.equal(before.kernel.knots, after.kernel.knots)
+    assert torch.equal(before.bins.edges, after.bins.edges)
 
 
 def test_the_world_pools_the_residuals_of_all_series() -> None:
