@@ -82,7 +82,7 @@ def test_many_paths_are_drawn_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None
         ({"h": 0}, "horizon is 0"),
         ({"level": [80, 100]}, "level 100 is no interval; give per cents between 0 and 100"),
         ({"quantiles": [1.2]}, "quantile 1.2 lies outside"),
-        ({"num_samples": 1}, "num_samples is 1; draw between 2 and"),
+        ({"num_samples": 1}, "1 paths of 6 steps cannot be drawn; ask for 2 to"),
     ],
 )
 def test_impossible_questions_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -79,7 +79,9 @@ def _check(request: Request) -> None:
         if not target.parent.is_dir():
             raise ConfigError(f"the folder {target.parent} of --out does not exist; create it or choose another")
     if request.columns.future and request.future_data is None:
-        raise ConfigError(f"--future names {', '.join(request.columns.future)}; give their coming values: --future-data")
+        raise ConfigError(
+            f"--future names {', '.join(request.columns.future)}; give their coming values: --future-data"
+        )
     if request.plot:
         extra("plotly", "report")
 

@@ -99,9 +99,9 @@ class StochflowForecaster:
         """What was learned from: ids, times and values, missing ones left out."""
         panel, names = self._fitted().panel, self.columns
         frames = [
-            pd.DataFrame(
-                {names.id: series.uid, names.time: panel.times[series.uid], names.target: series.y}
-            )[series.observed]
+            pd.DataFrame({names.id: series.uid, names.time: panel.times[series.uid], names.target: series.y})[
+                series.observed
+            ]
             for series in panel.series
         ]
         return pd.concat(frames, ignore_index=True)

@@ -43,7 +43,6 @@ def write_forecaster(
         if trained.network is not None:
             tensors |= {f"network.{name}": tensor for name, tensor in trained.network.state_dict().items()}
         data = tensors_to_bytes({name: tensor.contiguous().clone() for name, tensor in tensors.items()})
-        write_atomically(folder / TENSORS, data)
         network = {name: getattr(trained, name) for name in ("name", "gain", "error", "evidence", "steps", "history")}
         manifest = {
             "format": FORMAT,
@@ -56,7 +55,9 @@ def write_forecaster(
             "problems": panel.problems,
             "network": network | {"fitted": trained.network is not None},
         }
-        write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1))
+        sealed = json.dumps(manifest | {"seal": _seal(manifest)}, indent=1)
+        write_atomically(folder / TENSORS, data)
+        write_atomically(folder / MANIFEST, sealed)
     except OSError as error:
         reason = error.strerror
         raise DataError(f"the forecaster cannot be written to {folder} ({reason}); choose another place") from None
@@ -68,10 +69,12 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Encod
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         data = (folder / TENSORS).read_bytes()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{folder} holds no forecaster ({error}); save one there first") from None
     damaged = f"the forecaster in {folder} is damaged; fit it again and save it anew"
     if not isinstance(manifest, dict) or hashlib.sha256(data).hexdigest() != manifest.get("sha256"):
+        raise DataError(damaged)
+    if manifest.pop("seal", None) != _seal(manifest):
         raise DataError(damaged)
     if manifest.get("format") != FORMAT:
         raise DataError(f"the forecaster in {folder} has format {manifest.get('format')}, this version reads {FORMAT}")
@@ -91,6 +94,11 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Encod
         return settings, config, encoder, Panel(panel, times, manifest["problems"]), trained
     except (ConfigError, KeyError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError):
         raise DataError(damaged) from None
+
+
+def _seal(manifest: dict[str, Any]) -> str:
+    """Hash of everything else in the JSON: an edit by hand is damage."""
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def _network(stored: dict[str, Any], tensors: dict[str, Tensor], config: ForecastConfig, encoder: Encoder) -> Trained:

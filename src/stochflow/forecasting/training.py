@@ -357,6 +357,10 @@ def _train(
         heads = network(rows.features[picked], thought[run] if thought is not None else None)
         loss = forecast_loss(heads, network, world.kernel, world.bins, rows.surprises[picked], config, generator)
         loss = loss + prior * network.departure(heads)
+        if config.objective == "sgfn-db":
+            # what enters at the origin is the context's whole flow: log Z(c) = log F(s_0|c)
+            entering = heads.log_flow[picked == first[run]] - network.log_z(thought)
+            loss = loss + entering.square().mean()
         optimiser.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
