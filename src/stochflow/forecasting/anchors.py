@@ -40,6 +40,9 @@ class AnchorGrid:
     penalties: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
     smoothings: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 0.95)
     transforms: tuple[str, ...] = TRANSFORMS
+    # share of the plain members, which the ensemble keeps whatever their errors: a hedge against a wrong choice
+    plain_share: float = 0.25
+    plain_penalty: float = 0.3
     # log-likelihood differences are divided by this, or by a share of the rows, before they become weights
     min_temperature: float = 20.0
     temperature_share: float = 0.1
@@ -55,7 +58,7 @@ class Anchors:
         low, high: y over `unit` that no forecast leaves: the range of the data, wider by 100 of it on both sides.
         transform: name of f per member, [K].
         centre, spread: μ and s of z, [K].
-        floor, ceiling: z of the least value that f allows, and a bound on what an exponential may reach, [K].
+        ceiling: a bound on the z that an exponential may reach, [K].
         recall, forget: weights of z and e at the lags of `rhythm.near`, [K, near].
         lag_weights: weights of z at the lags of `rhythm.lags`, [K, lags].
         feature_weights: of the features known in advance, [K, F].
@@ -73,7 +76,6 @@ class Anchors:
     transform: NDArray[np.str_]
     centre: Array
     spread: Array
-    floor: Array
     ceiling: Array
     recall: Array
     forget: Array
@@ -100,6 +102,10 @@ class Smoother:
     season: int
     theta: float
     season_theta: float
+
+    @property
+    def smooths(self) -> bool:
+        return self.theta != 0 or self.season_theta != 0
 
     def weights(self, near: list[int]) -> tuple[Array, Array]:
         """Weights of z and of e at the lags of `near` in the next value, [near] each."""
@@ -176,6 +182,8 @@ def fit_anchors(
     members = [
         designs[design].member(grid.penalties[penalty], number) for design, penalty, number in zip(*places, strict=True)
     ]
+    members.append(designs[allowed.index(_plain_transform(allowed))].member(grid.plain_penalty, _plainest(filters)))
+    weight = np.append(weight * (1 - grid.plain_share), grid.plain_share)
     columns = {name: np.stack([member[name] for member in members]) for name in members[0]}
     return Anchors(rhythm=rhythm, unit=unit, low=low - margin, high=high + margin, weight=weight, **columns)
 
@@ -238,7 +246,6 @@ class _Design:
             "transform": np.array(self.name),
             "centre": self.centre,
             "spread": self.spread,
-            "floor": np.array(-self.centre / self.spread if self.name == "root" else -np.inf),
             "ceiling": np.array(self.z[: self.until].max() + 3.0 if self.name == "log" else np.inf),
             "recall": recall,
             "forget": forget,
@@ -255,6 +262,17 @@ class _Design:
 def _latest_start(observed: Mask) -> int:
     """Where learning must begin at the latest, so that a few of the observed values are left."""
     return int(np.flatnonzero(observed)[-_MIN_ROWS:][0])
+
+
+def _plainest(filters: list[Smoother]) -> int:
+    """Number of the filter that differences at lag 1 and at the main season, if there is one, and smooths nothing."""
+    unsmoothed = [(each.step, -each.season, number) for number, each in enumerate(filters) if not each.smooths]
+    seasonal = [entry for entry in unsmoothed if entry[1]]
+    return max(seasonal or unsmoothed)[2]
+
+
+def _plain_transform(allowed: list[str]) -> str:
+    return "root" if "root" in allowed else allowed[0]
 
 
 def _unit(y: Array) -> float:

@@ -37,7 +37,7 @@ class ForecastConfig(Settings):
     max_steps: int = Field(2000, ge=0, description="Most updates of the network.")
     check_every: int = Field(50, ge=1, description="Updates between two looks at the validation CRPS.")
     patience: int = Field(6, ge=1, description="Looks without progress before training ends.")
-    min_gain: float = Field(0.01, ge=0, lt=1, description="Share by which a network must beat the bare anchor.")
+    min_gain: float = Field(0.0, ge=0, lt=1, description="Share by which a network must beat the bare anchor.")
     batch_size: int = Field(512, ge=1, description="States per update.")
     num_bins: int = Field(129, ge=9, le=4097, description="Tokens of a value, both open ends included.")
     num_intentions: int = Field(

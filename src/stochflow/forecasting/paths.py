@@ -32,7 +32,7 @@ class Starts:
         offsets: the anchor's intercept, calendar and features at each step ahead, [rows, steps].
         outside: what the network is told of each step ahead, [rows, steps, F].
         recall, forget, lag_weights: the anchor's weights, [rows, near], [rows, near], [rows, lags].
-        scale: noise scale, floor, ceiling, centre, spread, the transform's number, unit, low and high, [rows, 9].
+        scale: noise scale, ceiling, centre, spread, the transform's number, unit, low and high, [rows, 8].
         context: row of the context's vector, [rows].
     """
 
@@ -66,7 +66,7 @@ def starts(series: Series, anchors: Anchors, origins: list[int], horizon: int, n
     residuals = np.nan_to_num(_before(anchors.residuals, member, origin, past, fill=0.0))
     offsets = np.einsum("rhf,rf->rh", outside, anchors.feature_weights[member]) + anchors.intercept[member, None]
     numbers = np.array([_TRANSFORM_NUMBER[name] for name in anchors.transform])
-    columns = (anchors.noise_scale, anchors.floor, anchors.ceiling, anchors.centre, anchors.spread, numbers)
+    columns = (anchors.noise_scale, anchors.ceiling, anchors.centre, anchors.spread, numbers)
     shared = np.tile([anchors.unit, anchors.low, anchors.high], (len(member), 1))
     scale = np.concatenate([np.stack(columns, axis=1)[member], shared], axis=1)
     rows = (values, errors, residuals, offsets, outside)
@@ -105,7 +105,7 @@ def sample_paths(
         torch.cat([before, before.new_zeros(rows, steps)], dim=1)
         for before in (start.values, start.errors, start.residuals)
     )
-    noise_scale, floor, ceiling, centre, spread, transform, unit, low, high = start.scale.unbind(dim=1)
+    noise_scale, ceiling, centre, spread, transform, unit, low, high = start.scale.unbind(dim=1)
     context = contexts[start.context] if contexts is not None else None
     uniform = torch.rand(steps, 3, rows, dtype=torch.float64, generator=generator)
     guided = torch.rand(rows, dtype=torch.float64, generator=generator) < trust
@@ -124,7 +124,7 @@ def sample_paths(
             surprise = torch.where(guided, _moved(surprise, heads, network.intentions, uniform[step, 1]), surprise)
         surprise = bins.spread(bins.encode(surprise), uniform[step, 2])
         value = (fitted + noise_scale * surprise).clamp(-_LIMIT, _LIMIT)
-        value = torch.minimum(torch.maximum(value, floor), ceiling)
+        value = torch.minimum(value, ceiling)
         values[:, now], errors[:, now] = value, value - smooth
         residuals[:, past + step] = (value - fitted) / noise_scale
     y = _inverse(transform.unsqueeze(-1), values[:, window:] * spread.unsqueeze(-1) + centre.unsqueeze(-1))

@@ -92,10 +92,13 @@ class Rows:
 
 
 def training_rows(panel: list[Series], world: World, until: list[int], num_members: int, stride: int = 1) -> Rows:
-    """One row per series, leading anchor and time with a known residual; anchors count by weight, series equally."""
+    """One row per series, leading anchor and time with a known residual; anchors count by weight, series equally.
+
+    Anchors come in the order of their errors, the plain one last; the first lead.
+    """
     parts: list[tuple[Tensor, ...]] = []
     for number, (series, anchors, end) in enumerate(zip(panel, world.anchors, until, strict=True)):
-        leading = np.argsort(-anchors.weight, kind="stable")[:num_members]
+        leading = np.arange(min(num_members, len(anchors.weight) - 1))
         for member in leading:
             times = np.flatnonzero(np.isfinite(anchors.residuals[member, :end]))[::stride]
             features = features_at(series, anchors, int(member), times)
@@ -159,7 +162,7 @@ def context_windows(panel: list[Series], world: World, length: int) -> ContextWi
     """Values and residuals of each series' best anchor, the calendar and all features, by time."""
     features, positions, present, first, total = [], [], [], [], 0
     for series, anchors in zip(panel, world.anchors, strict=True):
-        best = int(np.argmax(anchors.weight))
+        best = 0  # anchors come in the order of their errors
         columns = [
             anchors.values[best][:, None],
             np.arcsinh(np.nan_to_num(anchors.residuals[best]))[:, None],
