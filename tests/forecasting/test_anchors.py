@@ -10,7 +10,7 @@ from stochflow.forecasting.series import Array
 MONTHS = rhythm_of("MS")
 YEARS = Rhythm(1)
 # one member: no smoothing, one penalty, values as they are
-PLAIN = AnchorGrid(penalties=(3.0,), smoothings=(0.0,), transforms=("identity",))
+PLAIN = AnchorGrid(plain_share=0.0, penalties=(3.0,), smoothings=(0.0,), transforms=("identity",))
 
 
 def noise(num: int, seed: int = 0) -> Array:
@@ -29,7 +29,7 @@ def fit(
     features: Array | None = None,
 ) -> Anchors:
     features = rhythm.wave_values(np.arange(len(y), dtype=float)) if features is None else features
-    return fit_anchors(y, np.ones(len(y), dtype=bool), features, rhythm, grid or AnchorGrid(), until)
+    return fit_anchors(y, np.ones(len(y), dtype=bool), features, rhythm, grid or AnchorGrid(plain_share=0.0), until)
 
 
 def one_step(anchors: Anchors, member: int, time: int, features: Array, past: Array, errors: Array) -> float:
@@ -124,7 +124,7 @@ def test_nothing_after_the_end_of_training_changes_what_was_learned() -> None:
     other[80:] = 50 * np.exp(noise(20, seed=3))
     before, after = fit(y, until=80), fit(other, until=80)
     for name in (
-        *("transform", "centre", "spread", "floor", "ceiling", "recall", "forget", "lag_weights", "feature_weights"),
+        *("transform", "centre", "spread", "ceiling", "recall", "forget", "lag_weights", "feature_weights"),
         *("intercept", "noise_scale", "weight"),
     ):
         np.testing.assert_array_equal(getattr(before, name), getattr(after, name), err_msg=name)
@@ -146,13 +146,13 @@ def test_transforms_are_tried_only_where_they_are_defined(lowest: float, allowed
     y = np.abs(noise(60)) + 2
     y[10] = lowest
     # so mild a choice that every candidate stays
-    anchors = fit(y, YEARS, AnchorGrid(penalties=(3.0,), smoothings=(0.0,), min_temperature=1e6))
+    anchors = fit(y, YEARS, AnchorGrid(plain_share=0.0, penalties=(3.0,), smoothings=(0.0,), min_temperature=1e6))
     assert set(anchors.transform) == allowed
     assert np.isfinite(anchors.values).all()
 
 
 def test_a_transform_that_is_not_allowed_gives_way_to_the_values_themselves() -> None:
-    anchors = fit(noise(60), YEARS, AnchorGrid(transforms=("log",)))
+    anchors = fit(noise(60), YEARS, AnchorGrid(plain_share=0.0, transforms=("log",)))
     assert set(anchors.transform) == {"identity"}
 
 
@@ -162,14 +162,30 @@ def test_exponential_growth_is_followed_in_the_logarithm() -> None:
     assert anchors.weight[anchors.transform == "log"].sum() > 0.75
 
 
-def test_the_floor_is_where_the_root_ends_and_the_ceiling_where_the_logarithm_does() -> None:
+def test_only_the_logarithm_has_a_ceiling() -> None:
     y = np.abs(noise(60)) + 0.1
-    anchors = fit(y, YEARS, AnchorGrid(penalties=(3.0,), smoothings=(0.0,), min_temperature=1e6))
+    anchors = fit(y, YEARS, AnchorGrid(plain_share=0.0, penalties=(3.0,), smoothings=(0.0,), min_temperature=1e6))
     for member, name in enumerate(anchors.transform):
-        lowest = anchors.floor[member] * anchors.spread[member] + anchors.centre[member]
-        assert lowest == pytest.approx(0.0) if name == "root" else lowest == -np.inf
         highest = anchors.ceiling[member]
         assert highest == pytest.approx(anchors.values[member].max() + 3) if name == "log" else highest == np.inf
+
+
+def test_the_plain_member_comes_last_with_its_share() -> None:
+    anchors = fit(seasonal(90), grid=AnchorGrid(plain_share=0.25))
+    near = anchors.rhythm.near
+    assert anchors.weight[-1] == 0.25
+    assert anchors.weight.sum() == pytest.approx(1.0)
+    assert anchors.transform[-1] == "root"
+    assert anchors.recall[-1, [near.index(lag) for lag in (1, 12, 13)]].tolist() == [1, 1, -1]
+    assert not anchors.forget[-1].any()
+
+
+@pytest.mark.parametrize("factor", [2.0**600, 2.0**-600])
+def test_huge_and_tiny_values_are_forecast_in_their_own_unit(factor: float) -> None:
+    usual, extreme = fit(seasonal(60) - 20, YEARS), fit((seasonal(60) - 20) * factor, YEARS)
+    assert usual.unit == 1.0
+    np.testing.assert_allclose(extreme.residuals, usual.residuals, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(extreme.high * extreme.unit / factor, usual.high)
 
 
 def test_values_are_standardised_transforms() -> None:
@@ -183,12 +199,12 @@ def test_values_are_standardised_transforms() -> None:
 
 
 def test_weights_sum_to_one_and_prefer_small_errors() -> None:
-    anchors = fit(seasonal(90), grid=AnchorGrid(transforms=("identity",)))
+    anchors = fit(seasonal(90), grid=AnchorGrid(plain_share=0.0, transforms=("identity",)))
     assert anchors.weight.sum() == pytest.approx(1)
     assert (np.diff(anchors.weight) <= 0).all()
     assert (np.diff(anchors.noise_scale) >= -1e-12).all()
     assert len(anchors.weight) <= AnchorGrid().max_members
-    few = fit(seasonal(90), grid=AnchorGrid(max_members=3))
+    few = fit(seasonal(90), grid=AnchorGrid(plain_share=0.0, max_members=3))
     assert len(few.weight) == 3
     assert few.weight.sum() == pytest.approx(1)
 
@@ -208,13 +224,15 @@ def test_what_fills_a_gap_is_never_a_target() -> None:
     observed[-6:] = False
     y[-6:] = y[-7]
     features = MONTHS.wave_values(np.arange(90.0))
-    anchors = fit_anchors(y, observed, features, MONTHS, AnchorGrid(transforms=("identity",)))
+    anchors = fit_anchors(y, observed, features, MONTHS, AnchorGrid(plain_share=0.0, transforms=("identity",)))
     assert np.isnan(anchors.residuals[:, -6:]).all()
     np.testing.assert_array_equal(np.isfinite(anchors.residuals[0]), observed & (np.arange(90) >= 25))
     # in the same units, what stands in a gap at the end changes no error before it
     shifted = y.copy()
     shifted[-6:] = y[-12:-6]
-    grid = AnchorGrid(penalties=(3.0,), smoothings=(0.0,), transforms=("identity",), min_temperature=1e6)
+    grid = AnchorGrid(
+        plain_share=0.0, penalties=(3.0,), smoothings=(0.0,), transforms=("identity",), min_temperature=1e6
+    )
     first, second = (fit_anchors(values, observed, features, MONTHS, grid, 84) for values in (y, shifted))
     np.testing.assert_array_equal(first.residuals, second.residuals)
     np.testing.assert_array_equal(first.lag_weights, second.lag_weights)
@@ -233,7 +251,7 @@ def test_short_series_have_finite_anchors(num: int) -> None:
 
 def test_values_before_a_long_gap_are_learned_from() -> None:
     y, observed = np.append(seasonal(16), np.full(100, 20.0)), np.arange(116) < 16
-    anchors = fit_anchors(y, observed, np.zeros((116, 0)), MONTHS, AnchorGrid())
+    anchors = fit_anchors(y, observed, np.zeros((116, 0)), MONTHS, AnchorGrid(plain_share=0.0))
     assert np.isfinite(anchors.residuals[0]).sum() >= 4
     assert np.isfinite(anchors.noise_scale).all()
 

@@ -34,7 +34,9 @@ def monthly(num: int = 90, seed: int = 0) -> Series:
 
 
 def anchors_of(series: Series, grid: AnchorGrid | None = None) -> Anchors:
-    return fit_anchors(series.y, series.observed, series.outside[: len(series)], MONTHS, grid or AnchorGrid())
+    return fit_anchors(
+        series.y, series.observed, series.outside[: len(series)], MONTHS, grid or AnchorGrid(plain_share=0.0)
+    )
 
 
 def real_noise(anchors: Anchors) -> tuple[NoiseKernel, TokenBins]:
@@ -68,7 +70,7 @@ def by_hand(anchors: Anchors, member: int, outside: Array, origin: int) -> Array
 @pytest.mark.parametrize("transform", ["identity", "root", "log"])
 def test_without_noise_a_path_is_the_recursion_of_its_anchor(transform: str) -> None:
     series = monthly()
-    anchors = anchors_of(series, AnchorGrid(transforms=(transform,), max_members=5))
+    anchors = anchors_of(series, AnchorGrid(plain_share=0.0, transforms=(transform,), max_members=5))
     num = len(anchors.weight)
     anchors = replace(anchors, weight=np.full(num, 1 / num))  # one path for each
     start = starts(series, anchors, [90, 60], HORIZON, num)
@@ -81,7 +83,7 @@ def test_without_noise_a_path_is_the_recursion_of_its_anchor(transform: str) -> 
 
 def test_members_get_paths_in_proportion_to_their_weight() -> None:
     series = monthly()
-    anchors = anchors_of(series, AnchorGrid(max_members=3))
+    anchors = anchors_of(series, AnchorGrid(plain_share=0.0, max_members=3))
     anchors = replace(anchors, weight=np.array([0.5, 0.3, 0.2]), noise_scale=np.array([1.0, 2.0, 3.0]))
     start = starts(series, anchors, [90, 70], HORIZON, 10)
     noise_scale = start.scale[:, 0].reshape(2, 10)
@@ -93,7 +95,7 @@ def test_members_get_paths_in_proportion_to_their_weight() -> None:
 
 def test_rows_hold_what_was_known_before_the_origin() -> None:
     series = monthly()
-    anchors = anchors_of(series, AnchorGrid(max_members=1))
+    anchors = anchors_of(series, AnchorGrid(plain_share=0.0, max_members=1))
     start = starts(series, anchors, [60], HORIZON, 1)
     np.testing.assert_array_equal(start.values[0], anchors.values[0, 60 - MONTHS.window : 60])
     np.testing.assert_array_equal(start.errors[0], anchors.errors[0, 60 - MONTHS.window : 60])
@@ -148,7 +150,7 @@ def test_trust_is_the_share_of_paths_that_the_network_guides() -> None:
 
 def test_the_first_step_is_drawn_from_the_kernel() -> None:
     series = monthly()
-    anchors = anchors_of(series, AnchorGrid(transforms=("identity",), max_members=1))
+    anchors = anchors_of(series, AnchorGrid(plain_share=0.0, transforms=("identity",), max_members=1))
     start, (kernel, bins) = starts(series, anchors, [90], 1, 4000), real_noise(anchors)
     paths = drawn(start, (kernel, bins))[:, 0].numpy()
     fitted = by_hand(anchors, 0, series.outside, 90)[0]
@@ -160,7 +162,7 @@ def test_the_first_step_is_drawn_from_the_kernel() -> None:
 
 def test_a_stretched_network_spreads_the_paths() -> None:
     series = monthly()
-    anchors = anchors_of(series, AnchorGrid(transforms=("identity",), max_members=1))
+    anchors = anchors_of(series, AnchorGrid(plain_share=0.0, transforms=("identity",), max_members=1))
     start, world = starts(series, anchors, [90], 1, 2000), real_noise(anchors)
     network = leaning(num_features(start))
     with torch.no_grad():
@@ -175,7 +177,7 @@ def test_a_stretched_network_spreads_the_paths() -> None:
 def test_roots_never_fall_below_zero_and_logarithms_never_explode() -> None:
     series = monthly()
     for transform in ("root", "log"):
-        anchors = anchors_of(series, AnchorGrid(transforms=(transform,), max_members=4))
+        anchors = anchors_of(series, AnchorGrid(plain_share=0.0, transforms=(transform,), max_members=4))
         loud = replace(anchors, noise_scale=100 * anchors.noise_scale)
         start, world = starts(series, loud, [90], HORIZON, 100), real_noise(anchors)
         paths = drawn(start, world)
@@ -198,7 +200,7 @@ def seen_by(network: ForecastNetwork, start: Starts, world: tuple[NoiseKernel, T
 
 def test_the_network_sees_its_own_surprises_in_units_of_the_noise() -> None:
     series = monthly()
-    anchors = anchors_of(series, AnchorGrid(transforms=("identity",), max_members=1))
+    anchors = anchors_of(series, AnchorGrid(plain_share=0.0, transforms=("identity",), max_members=1))
     start = starts(series, anchors, [90], HORIZON, 3)
     network = new_network("mlp", num_features(start), 0, (), ForecastConfig(width=4, num_intentions=5))
     with torch.no_grad():
@@ -213,21 +215,23 @@ def test_the_network_sees_its_own_surprises_in_units_of_the_noise() -> None:
     assert torch.equal(shown[0, 0, -11:], start.outside[0, 0].float())
 
 
-def test_a_root_goes_on_from_its_floor() -> None:
+def test_a_root_goes_on_below_zero_but_shows_no_negative_value() -> None:
     y = np.abs(np.random.default_rng(3).normal(size=90)) + 0.01
     series = replace(monthly(), y=y)
-    anchors = anchors_of(series, AnchorGrid(transforms=("root",), max_members=1))
+    anchors = anchors_of(series, AnchorGrid(plain_share=0.0, transforms=("root",), max_members=1))
     loud = replace(anchors, noise_scale=20 * anchors.noise_scale)
     start = starts(series, loud, [90], HORIZON, 50)
     network = new_network("mlp", num_features(start), 0, (), ForecastConfig(width=4, num_intentions=5))
     last = seen_by(network, start, real_noise(anchors))[1:, :, 11]  # ẑ, then the last z
-    assert float(anchors.floor[0]) > -5
-    assert float(last.min()) == pytest.approx(float(anchors.floor[0]), rel=1e-5)
+    assert float(last.min()) < -float(anchors.centre[0] / anchors.spread[0])
+    generator = torch.Generator().manual_seed(0)
+    drawn = sample_paths(start, MONTHS, None, *real_noise(anchors), generator)
+    assert float(drawn.min()) == 0.0
 
 
 def test_an_exploding_member_stays_finite() -> None:
     series = monthly()
-    anchors = anchors_of(series, AnchorGrid(transforms=("identity",), max_members=1))
+    anchors = anchors_of(series, AnchorGrid(plain_share=0.0, transforms=("identity",), max_members=1))
     exploding = replace(anchors, lag_weights=10 * np.ones_like(anchors.lag_weights))
     paths = drawn(starts(series, exploding, [90], HORIZON, 4), real_noise(anchors))
     assert float(paths.max()) == pytest.approx(50 * anchors.spread[0] + anchors.centre[0])
@@ -265,7 +269,7 @@ def test_a_rhythm_without_season_needs_no_seasonal_columns() -> None:
     rhythm = Rhythm(1)
     y = np.random.default_rng(1).normal(size=40).cumsum()
     series = Series("a", y, np.ones(40, dtype=bool), np.zeros((45, 0)), np.zeros((40, 0)), np.arange(40.0))
-    anchors = fit_anchors(y, series.observed, np.zeros((40, 0)), rhythm, AnchorGrid())
+    anchors = fit_anchors(y, series.observed, np.zeros((40, 0)), rhythm, AnchorGrid(plain_share=0.0))
     paths = sample_paths(
         starts(series, anchors, [40], 5, 10), rhythm, None, *real_noise(anchors), torch.Generator().manual_seed(0)
     )

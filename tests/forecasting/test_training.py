@@ -22,6 +22,7 @@ from stochflow.forecasting.training import (
     new_network,
     train_network,
     training_rows,
+    window_scaled,
 )
 
 PLAIN = Rhythm(1)
@@ -124,8 +125,7 @@ def test_rows_hold_the_residual_that_followed_and_count_series_equally() -> None
     assert rows.time[rows.series == 0].max() == 49
     for row in range(0, len(rows.time), 37):
         anchors = world.anchors[int(rows.series[row])]
-        leading = np.argsort(-anchors.weight, kind="stable")[:2]
-        member = int(leading[int(rows.block[row]) % 2])
+        member = int(rows.block[row]) % 2
         assert rows.surprises[row] == anchors.residuals[member, int(rows.time[row])]
     for number in (0, 1):
         assert float(rows.weights[rows.series == number].sum()) == pytest.approx(1.0, abs=1e-5)
@@ -159,8 +159,15 @@ def test_context_windows_end_before_their_origin() -> None:
     assert inputs["present"][0].tolist() == [True, True, False, True, True, True]
     assert inputs["present"][1].tolist() == [False] * 4 + [True] * 2
     assert inputs["times"][0].tolist() == [-5, -4, -3, -2, -1, 0]
-    best = int(np.argmax(world.anchors[1].weight))
-    np.testing.assert_allclose(inputs["features"][2, :, 0], world.anchors[1].values[best, 64:], rtol=1e-5)
+    values = world.anchors[1].values[0, 64:]
+    scaled = (values - values.mean()) / values.std()
+    np.testing.assert_allclose(inputs["features"][2, :, 0], scaled, rtol=1e-4)
+
+
+def test_windows_are_scaled_by_what_is_present() -> None:
+    values, present = torch.tensor([[1.0, 3.0, 100.0], [2.0, 2.0, 2.0]]), torch.tensor([[True, True, False]] * 2)
+    assert window_scaled(values, present).tolist() == [[-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
+    assert window_scaled(values, torch.zeros(2, 3, dtype=torch.bool)).abs().max() == 0
 
 
 def test_an_untrained_network_gains_nothing() -> None:
@@ -171,9 +178,10 @@ def test_an_untrained_network_gains_nothing() -> None:
     validation = Validation(panel, world, origins, 4, config)
     rows = training_rows(panel, world, ends, 2)
     network = new_network("mlp", rows.features.shape[1], 0, (), config)
-    gain, error = validation.gain(network, None)
+    gain, error, evidence = validation.gain(network, None)
     assert abs(gain) < 0.01
     assert 0 <= error < 0.01
+    assert evidence == pytest.approx((max(origins[0]) - min(origins[0])) / 4 + 1)
 
 
 @pytest.mark.parametrize("name", ["mlp", "transformer"])
@@ -185,7 +193,7 @@ def test_noise_that_follows_a_known_feature_is_learned(name: str) -> None:
     assert trained.name == name
     # the anchor's one width fits neither state; knowing both would save an eighth of its CRPS
     assert trained.gain > 0.05
-    assert trained.trust > 0.95
+    assert trained.trust > 0.8
     features = features_at(series, fit_world([series], PLAIN, config).anchors[0], 0, np.arange(400, 600))
     thought = torch.zeros(200, config.context_width) if name == "transformer" else None
     log_stretch = trained.network(features, thought).log_stretch.detach().mean(dim=-1)
@@ -199,9 +207,9 @@ def test_training_ends_after_its_patience_and_keeps_the_best(monkeypatch: pytest
     gains = iter([0.1, 0.05, 0.4, 0.2, 0.4, 0.3, 0.9])
     judged: list[torch.Tensor] = []
 
-    def gain(_: Validation, network: ForecastNetwork, windows: None) -> tuple[float, float]:
+    def gain(_: Validation, network: ForecastNetwork, windows: None) -> tuple[float, float, float]:
         judged.append(network.policy.weight.detach().clone())
-        return next(gains), 0.1
+        return next(gains), 0.1, 20.0
 
     monkeypatch.setattr(Validation, "gain", gain)
     reports: list[tuple[str, int, float]] = []
@@ -217,7 +225,7 @@ def test_training_ends_after_its_patience_and_keeps_the_best(monkeypatch: pytest
 
 
 def test_what_is_kept_is_the_running_mean_of_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Validation, "gain", lambda *_: (0.5, 0.1))
+    monkeypatch.setattr(Validation, "gain", lambda *_: (0.5, 0.1, 20.0))
     moved = []
     for averaging in (0.0, 0.9):
         config = settings(network="mlp", max_steps=1, check_every=1, averaging=averaging)
@@ -252,10 +260,12 @@ def test_a_gain_below_the_least_one_counts_as_none() -> None:
     assert trained.trust == 0.0
 
 
-def test_trust_is_the_probability_that_the_gain_is_real() -> None:
+def test_trust_is_the_probability_that_the_gain_is_real_discounted_by_the_evidence() -> None:
     network = new_network("mlp", 3, 0, (), settings())
-    assert Trained(network, "mlp", gain=0.02, error=0.01).trust == pytest.approx(0.97725, abs=1e-4)
-    assert Trained(network, "mlp", gain=0.02, error=0.0).trust == 1.0
+    sure = Trained(network, "mlp", gain=0.02, error=0.01, evidence=1e9)
+    assert sure.trust == pytest.approx(0.97725, abs=1e-4)
+    assert Trained(network, "mlp", gain=0.02, error=0.0, evidence=5.0).trust == pytest.approx(0.5)
+    assert Trained(network, "mlp", gain=0.02, error=0.0, evidence=0.0).trust == 0.0
 
 
 @pytest.mark.parametrize("objective", ["sgfn-db", "sgfn-kl"])

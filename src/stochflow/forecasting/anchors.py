@@ -182,8 +182,10 @@ def fit_anchors(
     members = [
         designs[design].member(grid.penalties[penalty], number) for design, penalty, number in zip(*places, strict=True)
     ]
-    members.append(designs[allowed.index(_plain_transform(allowed))].member(grid.plain_penalty, _plainest(filters)))
-    weight = np.append(weight * (1 - grid.plain_share), grid.plain_share)
+    if grid.plain_share:
+        plain = designs[allowed.index("root" if "root" in allowed else allowed[0])]
+        members.append(plain.member(grid.plain_penalty, _plainest(filters)))
+        weight = np.append(weight * (1 - grid.plain_share), grid.plain_share)
     columns = {name: np.stack([member[name] for member in members]) for name in members[0]}
     return Anchors(rhythm=rhythm, unit=unit, low=low - margin, high=high + margin, weight=weight, **columns)
 
@@ -269,10 +271,6 @@ def _plainest(filters: list[Smoother]) -> int:
     unsmoothed = [(each.step, -each.season, number) for number, each in enumerate(filters) if not each.smooths]
     seasonal = [entry for entry in unsmoothed if entry[1]]
     return max(seasonal or unsmoothed)[2]
-
-
-def _plain_transform(allowed: list[str]) -> str:
-    return "root" if "root" in allowed else allowed[0]
 
 
 def _unit(y: Array) -> float:

@@ -74,10 +74,10 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Encod
     damaged = f"the forecaster in {folder} is damaged; fit it again and save it anew"
     if not isinstance(manifest, dict) or hashlib.sha256(data).hexdigest() != manifest.get("sha256"):
         raise DataError(damaged)
-    if manifest.pop("seal", None) != _seal(manifest):
-        raise DataError(damaged)
     if manifest.get("format") != FORMAT:
         raise DataError(f"the forecaster in {folder} has format {manifest.get('format')}, this version reads {FORMAT}")
+    if manifest.pop("seal", None) != _seal(manifest):
+        raise DataError(damaged)
     try:
         tensors = tensors_from_bytes(data)
         config = ForecastConfig.checked(manifest["config"])

@@ -98,7 +98,7 @@ def training_rows(panel: list[Series], world: World, until: list[int], num_membe
     """
     parts: list[tuple[Tensor, ...]] = []
     for number, (series, anchors, end) in enumerate(zip(panel, world.anchors, until, strict=True)):
-        leading = np.arange(min(num_members, len(anchors.weight) - 1))
+        leading = np.arange(min(num_members, len(anchors.weight)))
         for member in leading:
             times = np.flatnonzero(np.isfinite(anchors.residuals[member, :end]))[::stride]
             features = features_at(series, anchors, int(member), times)
