@@ -456,12 +456,13 @@ def test_nobody_listening_is_no_error(finished: Path) -> None:
 
 
 def small_table(path: Path, periods: int = 40) -> Path:
-    """A CSV of one good monthly series, one with an infinite value and one that is too short."""
+    """A CSV of one good monthly series, one with an infinite value, one that is too short and one with a word in it."""
     times = pd.date_range("2020-01-01", periods=periods, freq="MS")
     good = pd.DataFrame({"unique_id": "good", "ds": times, "y": range(periods)})
     infinite = good.assign(unique_id="endless", y=good["y"].astype(float).replace(3.0, float("inf")))
     short = good.head(3).assign(unique_id="short")
-    pd.concat([good, infinite, short]).to_csv(path, index=False)
+    spoken = good.assign(unique_id="spoken", y=good["y"].astype(object).replace(5, "five"))
+    pd.concat([good, infinite, short, spoken]).to_csv(path, index=False)
     return path
 
 
@@ -477,7 +478,8 @@ def test_forecast_writes_intervals_and_a_page_and_names_what_it_left_out(run_cli
     assert (forecasts["stochflow"] - [40, 41, 42, 43]).abs().max() < 0.5
     assert "stochflow forecast" in (tmp_path / "forecast.html").read_text(encoding="utf-8")
     left_out = [line for line in result.err.splitlines() if line.startswith("Left out: ")]
-    assert len(left_out) == 2
+    assert len(left_out) == 3
+    assert any("'spoken'" in line and "'five'" in line for line in left_out)
     assert any("'endless'" in line and "infinite" in line for line in left_out)
     assert any("'short'" in line for line in left_out)
 
@@ -506,6 +508,14 @@ def test_a_saved_forecaster_predicts_what_the_command_wrote(run_cli: Stochflow, 
         ("nowhere.csv", "nowhere.csv"),
         ("data.csv --horizon 0", "horizon is 0"),
         ("data.csv --horizon -3", "horizon is -3"),
+        ("data.csv --horizon 1000000000", "horizon is 1000000000"),
+        ("data.csv --freq 0D", "'0D' is no frequency"),
+        ("data.csv --freq ns", "'ns' is no frequency"),
+        ("data.csv --freq 99999999999999999999D", "is no frequency"),
+        ("data.csv --season-length 1000000", "season_length is 1000000"),
+        ("data.csv --out data.csv --overwrite", "holds the data"),
+        ("data.csv --out page.html --plot", "where the page goes"),
+        ("data.csv --set horizon=5", "'horizon'"),
         ("data.csv --freq xyz", "'xyz' is no frequency"),
         ("data.csv --level high", "--level high"),
         ("data.csv --level 101", "level 101"),
@@ -513,7 +523,7 @@ def test_a_saved_forecaster_predicts_what_the_command_wrote(run_cli: Stochflow, 
         ("data.csv --set widht=3", "'widht'; known are: network, objective"),
         ("data.csv --season-length 0", "season_length is 0"),
         ("data.csv --target-column sales", "sales"),
-        ("data.csv --future weather", "weather"),
+        ("data.csv --future weather", "--future-data"),
         ("data.csv --out missing/forecast.csv", "missing"),
     ],
 )

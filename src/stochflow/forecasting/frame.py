@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from stochflow.errors import DataError
+from stochflow.errors import ConfigError, DataError
 from stochflow.forecasting.features import Features, fit_features
 from stochflow.forecasting.rhythm import Rhythm, rhythm_of
 from stochflow.forecasting.series import Array, Series
@@ -65,7 +65,9 @@ class Encoder:
     ) -> "Encoder":
         """Learn the frequency (unless given), the scales and the categories from a training table."""
         columns = columns or Columns()
-        rhythm_of(None if freq and freq.isdigit() else freq, season_length)  # refuse bad settings before reading data
+        if freq is not None and not isinstance(freq, str):
+            raise ConfigError(f"freq is {freq!r}; give a pandas alias as text, such as h, D, W, MS, QS or YS")
+        rhythm_of(None if freq and freq.isdecimal() else freq, season_length)  # refuse bad settings before reading data
         groups, problems = split(frame, columns)
         if not groups:
             raise DataError(f"no series can be used; {next(iter(problems.values()))}")

@@ -10,6 +10,7 @@ from stochflow.errors import ConfigError
 
 YEAR_IN_DAYS = 365.25
 NUM_RECENT_LAGS = 14
+MAX_SEASON = 10_000
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,11 @@ class Rhythm:
 
 def rhythm_of(freq: str | None, season_length: int | None = None) -> Rhythm:
     """Seasons of a pandas frequency; `season_length` overrides the main one. No frequency: no season."""
-    if season_length is not None and season_length < 1:
-        raise ConfigError(f"season_length is {season_length}; give 1 for no season or the number of steps of one")
+    whole = isinstance(season_length, int | np.integer) and not isinstance(season_length, bool)
+    if season_length is not None and not (whole and 1 <= season_length <= MAX_SEASON):
+        raise ConfigError(
+            f"season_length is {season_length}; give 1 for no season or the steps of one, up to {MAX_SEASON:,}"
+        )
     known = _known_rhythm(freq) if freq else Rhythm(1)
     if season_length is None or season_length == known.season:
         return known
@@ -65,11 +69,20 @@ def rhythm_of(freq: str | None, season_length: int | None = None) -> Rhythm:
     return Rhythm(season_length, 0, own + waves)
 
 
-def _known_rhythm(freq: str) -> Rhythm:
+def offset_of(freq: str) -> pd.tseries.offsets.BaseOffset:
+    """The pandas offset of an alias; a ConfigError if it is none or does not lead forward by at least a microsecond."""
     try:
         offset = pd.tseries.frequencies.to_offset(freq)
-    except ValueError:
-        raise ConfigError(f"'{freq}' is no frequency; give a pandas alias such as h, D, W, MS, QS or YS") from None
+        moves = offset.n > 0 and not isinstance(offset, pd.offsets.Nano)
+    except (ValueError, TypeError, AttributeError, OverflowError):
+        moves = False
+    if not moves:
+        raise ConfigError(f"'{freq}' is no frequency; give a pandas alias such as h, D, W, MS, QS or YS")
+    return offset
+
+
+def _known_rhythm(freq: str) -> Rhythm:
+    offset = offset_of(freq)
     name, multiple = offset.rule_code.split("-")[0], offset.n
     if multiple == 1:
         match name:

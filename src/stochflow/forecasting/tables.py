@@ -3,6 +3,7 @@
 import contextlib
 import lzma
 import re
+import zipfile
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ Column: TypeAlias = "pd.Series[Any]"
 
 ONLY_SERIES = "series"
 _MISSING = ["", "NA", "N/A", "#N/A", "NaN", "nan", "-NaN", "-nan", "null", "NULL", "None", "<NA>", "NaT"]
+
+
+MAX_HORIZON = 100_000
+_PACKED = (".gz", ".xz", ".bz2", ".zip")
 
 
 @dataclass(frozen=True)
@@ -71,15 +76,16 @@ def read_frame(path: Path | str, columns: Columns | None = None, with_target: bo
     """Long table of a .csv (plain, .gz, .xz, .bz2, .zip) or .parquet file; `with_target=False`: of the future."""
     path, columns = Path(path), columns or Columns()
     try:
-        if path.suffix == ".parquet":
+        endings = [suffix.lower() for suffix in path.suffixes[-2:]]
+        if endings[-1:] == [".parquet"]:
             frame = _read_parquet(path)
-        elif ".csv" in path.suffixes[-2:]:
+        elif endings[-1:] == [".csv"] or (".csv" in endings and endings[-1] in _PACKED):
             frame = _read_csv(path, columns)
         else:
             raise DataError(f"{path}: unknown kind of file; give .csv, .csv.gz, .csv.xz or .parquet")
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file; check the path") from None
-    except (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error) as error:
+    except (OSError, EOFError, ValueError, KeyError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
         reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
         raise DataError(f"{path}: cannot be read ({reason}); check that the file is whole and of its kind") from None
     if frame.empty:
@@ -96,6 +102,8 @@ def _read_csv(path: Path, columns: Columns) -> pd.DataFrame:
     missing = {name: _MISSING for name in pd.read_csv(path, nrows=0).columns if name != columns.id}
     kinds = {columns.id: str, columns.target: str}
     frame = pd.read_csv(path, dtype=kinds, na_values=missing, keep_default_na=False, low_memory=False)
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas took the surplus for an index
+        raise ValueError("its rows have more fields than its header has names")
     # Python reads the very decimal that was written, the parser of pandas not always; text is refused later, by name
     with contextlib.suppress(ValueError, KeyError):
         frame[columns.target] = frame[columns.target].astype("float64")
@@ -117,20 +125,23 @@ def require_columns(frame: pd.DataFrame, columns: Columns, with_target: bool = T
     there = ", ".join(map(str, frame.columns)) or "none"
     for name in needed:
         if name not in frame.columns:
-            raise DataError(f"there is no column '{name}'; the columns are: {there}")
+            hint = "; the fields seem to be separated by semicolons, write commas" if ";" in there else ""
+            raise DataError(f"there is no column '{name}'; the columns are: {there}{hint}")
     for name in (columns.id, *needed):
         if (frame.columns == name).sum() > 1:
             raise DataError(f"there are two columns '{name}'; keep one of them")
 
 
 def split(frame: pd.DataFrame, columns: Columns, with_target: bool = True) -> tuple[list[Rows], dict[str, str]]:
-    """Series in the order they appear, and one sentence for each whose times cannot be used."""
+    """Series in the order they appear, and one sentence for each whose times or values cannot be used."""
+    if not isinstance(frame, pd.DataFrame):
+        raise DataError(f"a {type(frame).__name__} was given; give a DataFrame with the columns of a long table")
     require_columns(frame, columns, with_target)
     if frame.empty:
         raise DataError("the table has no rows; give at least one series")
     ids = series_ids(frame, columns)
     times = parse_times(frame[columns.time], ids)
-    y = _numbers(frame[columns.target], ids) if with_target else np.full(len(frame), np.nan)
+    y, bad = to_numbers(frame[columns.target]) if with_target else (np.full(len(frame), np.nan), None)
     features = frame[[name for name in columns.features if name in frame.columns]]
     several = columns.id in frame.columns
     groups: list[Rows] = []
@@ -139,6 +150,8 @@ def split(frame: pd.DataFrame, columns: Columns, with_target: bool = True) -> tu
     for uid in ids.unique():
         index = places[uid]
         try:
+            if bad is not None:
+                _require_numbers(uid, frame[columns.target].iloc[index], bad[index])
             order = _in_time_order(uid, frame[columns.time].iloc[index], times[index], several)
         except DataError as error:
             problems[uid] = str(error)
@@ -206,21 +219,22 @@ def _in_time_order(uid: str, given: Column, times: pd.Index, several: bool) -> N
     return order
 
 
-def _numbers(column: Column, ids: Column) -> Array:
-    """The target as float64, [n]; raises a DataError for the first value that is no number."""
-    values, bad = to_numbers(column)
+def _require_numbers(uid: str, column: Column, bad: NDArray[Any]) -> None:
+    """Raise a DataError for the first value of a series that is no number."""
     if bad.any():
-        first = int(np.argmax(bad))
         raise DataError(
-            f"series '{ids.iloc[first]}': '{column.iloc[first]}' in {column.name} is no number; "
+            f"series '{uid}': '{column.iloc[int(np.argmax(bad))]}' in {column.name} is no number; "
             "correct it or leave it empty if it is missing"
         )
-    return values
 
 
 def to_numbers(column: Column) -> tuple[Array, NDArray[Any]]:
     """Values as float64 with NaN for what is missing, [n], and True where a value is there but no number, [n]."""
-    numeric = not pd.api.types.is_datetime64_any_dtype(column.dtype)
+    kinds = pd.api.types
+    numeric = not any(
+        test(column.dtype)
+        for test in (kinds.is_datetime64_any_dtype, kinds.is_timedelta64_dtype, kinds.is_complex_dtype)
+    )
     values = pd.to_numeric(column, errors="coerce") if numeric else pd.Series(np.nan, index=column.index)
     numbers: Array = np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
     return numbers, np.isnan(numbers) & ~column.isna().to_numpy(dtype=bool)
@@ -240,5 +254,6 @@ def names_list(names: Iterable[str], most: int = 5) -> str:
 
 def check_horizon(horizon: int) -> None:
     """Raise a ConfigError unless the horizon is a whole number of steps from one up."""
-    if isinstance(horizon, bool) or not isinstance(horizon, int | np.integer) or horizon < 1:
-        raise ConfigError(f"horizon is {horizon}; give the number of steps to forecast, 1 or more")
+    whole = isinstance(horizon, int | np.integer) and not isinstance(horizon, bool)
+    if not whole or not 1 <= horizon <= MAX_HORIZON:
+        raise ConfigError(f"horizon is {horizon}; give the number of steps to forecast, 1 to {MAX_HORIZON:,}")

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stochflow.errors import ConfigError, DataError
+from stochflow.forecasting.rhythm import offset_of
 from stochflow.forecasting.series import Array
 from stochflow.forecasting.tables import show_time
 
@@ -79,6 +80,14 @@ class Timeline:
 
     def ahead(self, times: pd.Index, horizon: int) -> pd.Index:
         """The next times after the last one, [horizon]."""
+        try:
+            return self._ahead(times, horizon)
+        except (ValueError, OverflowError):
+            raise DataError(
+                f"{horizon} steps after {show_time(times[-1])} lie beyond all dates; shorten the horizon"
+            ) from None
+
+    def _ahead(self, times: pd.Index, horizon: int) -> pd.Index:
         if not isinstance(times, pd.DatetimeIndex):
             return pd.Index(times[-1] + (np.arange(1, horizon + 1) * self.step).astype(times.to_numpy().dtype))
         if self.regular:
@@ -132,13 +141,15 @@ def fit_timeline(all_times: list[pd.Index], freq: str | None) -> Timeline:
         freq = freq or _most_common([infer_freq(times) for times in all_times if isinstance(times, pd.DatetimeIndex)])
         if freq is None:
             return Timeline(True, False, None, _median_gap(all_times), first.isoformat())
+        offset = offset_of(freq)
         try:
-            offset = pd.tseries.frequencies.to_offset(freq)
-        except ValueError:
-            raise ConfigError(f"'{freq}' is no frequency; give a pandas alias such as h, D, W, MS, QS or YS") from None
-        ticks = pd.date_range(first, periods=13, freq=offset)
+            ticks = pd.date_range(first, periods=13, freq=offset)
+        except (ValueError, OverflowError):
+            raise ConfigError(
+                f"freq '{freq}' leads from {show_time(first)} beyond all dates; give a shorter one"
+            ) from None
         return Timeline(True, True, freq, (ticks[-1] - ticks[0]).total_seconds() / 12, ticks[0].isoformat())
-    if freq is not None and freq.isdigit() and int(freq) > 0:
+    if freq is not None and freq.isdecimal() and 0 < int(freq) < 2**53:
         return Timeline(False, True, None, float(freq), float(first))
     step = _most_common([infer_step(times) for times in all_times])
     if step is not None:
