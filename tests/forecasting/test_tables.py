@@ -122,8 +122,8 @@ def test_a_row_without_an_id_is_named_by_its_number(missing: object) -> None:
 
 def test_a_target_that_is_no_number_names_value_and_series() -> None:
     frame = pd.DataFrame({"unique_id": ["a", "b", "b"], "ds": [1, 1, 2], "y": ["1.5", "n/k", "?"]})
-    with pytest.raises(DataError, match="series 'b': 'n/k' in y is no number; correct it or leave it empty"):
-        Encoder.fit(frame)
+    with pytest.raises(DataError, match="series 'b': 'n/k' in y at 1 is no number; correct it or leave it empty"):
+        Encoder.fit(frame[frame["unique_id"] == "b"])
 
 
 def test_numbers_written_as_text_are_numbers() -> None:

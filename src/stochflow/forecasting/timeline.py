@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stochflow.errors import ConfigError, DataError
+from stochflow.forecasting.rhythm import offset_of, step_of
 from stochflow.forecasting.series import Array
 from stochflow.forecasting.tables import show_time
 
@@ -21,6 +22,8 @@ _MIN_PRESENT = 0.5
 # more steps than this, and this many per row, are a mistyped date or the wrong frequency
 _MANY_STEPS = 10_000
 _MANY_STEPS_PER_ROW = 100
+_LAST_YEAR = 9999
+_SHORTEN = "shorten the horizon"
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,20 @@ class Timeline:
         return self._steps(origin, times[0]) + np.arange(len(times), dtype=np.float64)
 
     def ahead(self, times: pd.Index, horizon: int) -> pd.Index:
-        """The next times after the last one, [horizon]."""
+        """The next times after the last one, [horizon]; raises a DataError beyond the year 9999 or 64 bits."""
+        too_far = DataError(f"{horizon} steps after {show_time(times[-1])} lead beyond all calendars; {_SHORTEN}")
+        try:
+            ahead = self._ahead(times, horizon)
+        except (OverflowError, ValueError):  # the latter: pandas' OutOfBoundsDatetime
+            raise too_far from None
+        if len(ahead) < horizon or (isinstance(ahead, pd.DatetimeIndex) and ahead[-1].year > _LAST_YEAR):
+            raise too_far
+        return ahead
+
+    def _ahead(self, times: pd.Index, horizon: int) -> pd.Index:
         if not isinstance(times, pd.DatetimeIndex):
+            if times.dtype.kind in "iu" and int(times[-1]) + horizon * int(self.step) >= 2**63:
+                raise OverflowError
             return pd.Index(times[-1] + (np.arange(1, horizon + 1) * self.step).astype(times.to_numpy().dtype))
         if self.regular:
             return pd.date_range(times[-1], periods=horizon + 1, freq=self.freq)[1:]
@@ -132,14 +147,15 @@ def fit_timeline(all_times: list[pd.Index], freq: str | None) -> Timeline:
         freq = freq or _most_common([infer_freq(times) for times in all_times if isinstance(times, pd.DatetimeIndex)])
         if freq is None:
             return Timeline(True, False, None, _median_gap(all_times), first.isoformat())
+        offset = offset_of(freq)
         try:
-            offset = pd.tseries.frequencies.to_offset(freq)
-        except ValueError:
-            raise ConfigError(f"'{freq}' is no frequency; give a pandas alias such as h, D, W, MS, QS or YS") from None
-        ticks = pd.date_range(first, periods=13, freq=offset)
+            ticks = pd.date_range(first, periods=13, freq=offset)
+        except (OverflowError, ValueError):  # the latter: pandas' OutOfBoundsDatetime
+            raise ConfigError(f"steps of freq '{freq:.40}' lead beyond all calendars; give a shorter freq") from None
         return Timeline(True, True, freq, (ticks[-1] - ticks[0]).total_seconds() / 12, ticks[0].isoformat())
-    if freq is not None and freq.isdigit() and int(freq) > 0:
-        return Timeline(False, True, None, float(freq), float(first))
+    given = step_of(freq)
+    if given is not None:
+        return Timeline(False, True, None, float(given), float(first))
     step = _most_common([infer_step(times) for times in all_times])
     if step is not None:
         # an alias beside integers says what a step means: its seasons are used
@@ -190,7 +206,11 @@ def _most_common(found: list[T | None]) -> T | None:
 
 
 def _median_gap(all_times: list[pd.Index]) -> float:
-    gaps = [np.diff(times.to_numpy()) for times in all_times if len(times) > 1]
+    # without their zone: numpy knows none
+    plain = [
+        times.tz_convert(None) if isinstance(times, pd.DatetimeIndex) and times.tz else times for times in all_times
+    ]
+    gaps = [np.diff(times.to_numpy()) for times in plain if len(times) > 1]
     if not gaps:
         return 1.0
     return float(np.median(_seconds(np.concatenate(gaps))))
