@@ -73,13 +73,17 @@ def rhythm_of(freq: str | None, season_length: int | None = None) -> Rhythm:
     return Rhythm(season_length, 0, own + waves)
 
 
-def step_of(freq: str | None) -> int | None:
+def _no_text(freq: object) -> ConfigError:
+    alias = getattr(freq, "freqstr", "D")
+    return ConfigError(f"freq is {freq!s:.40}, no text; give a pandas alias as text, such as '{alias}'")
+
+
+def step_of(freq: object) -> int | None:
     """The step that a freq of digits means beside integer times; None for an alias or no freq."""
     if freq is None:
         return None
     if not isinstance(freq, str):
-        alias = getattr(freq, "freqstr", "D")
-        raise ConfigError(f"freq is {freq!s:.40}, no text; give a pandas alias as text, such as '{alias}'")
+        raise _no_text(freq)
     if not (freq.isascii() and freq.isdecimal()):
         return None
     if len(freq) > _MOST_DIGITS or int(freq) < 1:
@@ -87,10 +91,10 @@ def step_of(freq: str | None) -> int | None:
     return int(freq)
 
 
-def offset_of(freq: str) -> Any:
+def offset_of(freq: object) -> Any:
     """The pandas offset of an alias; raises a ConfigError unless it goes forward by at least a microsecond."""
     if not isinstance(freq, str):
-        step_of(freq)
+        raise _no_text(freq)
     try:
         offset = pd.tseries.frequencies.to_offset(freq)
         forward = offset.n > 0

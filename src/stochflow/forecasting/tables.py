@@ -56,6 +56,8 @@ class Columns:
     def __post_init__(self) -> None:
         for role in ("future", "past", "static"):
             names = getattr(self, role)
+            if not isinstance(names, Iterable):
+                raise ConfigError(f"the {role} columns are {names!s:.40}; give their names")
             object.__setattr__(self, role, (names,) if isinstance(names, str) else tuple(names))
         names = [self.id, self.time, self.target, *self.features]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -111,7 +113,7 @@ def read_frame(path: Path | str, columns: Columns | None = None, with_target: bo
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")
 
 
 def _read_csv(path: Path, columns: Columns) -> pd.DataFrame:
@@ -136,7 +138,9 @@ def _check_header(path: Path, header: list[str], columns: Columns) -> None:
     """Raise a DataError for another separator, and for repeated names, which pandas would number."""
     for separator, name in ((";", "semicolons"), ("\t", "tabs")):
         if len(header) == 1 and separator in header[0]:
-            raise DataError(f"{path}: the file seems to be separated by {name}; write it with commas between columns")
+            raise DataError(
+                f"{path}: the file seems to be separated by {name}; write it with commas instead, and points in numbers"
+            )
     for name in (columns.id, columns.time, columns.target, *columns.features):
         if header.count(name) > 1:
             raise DataError(f"{path}: there are two columns '{name}'; keep one of them")
@@ -277,7 +281,7 @@ def _check_target(uid: str, column: Column, bad: NDArray[Any], times: pd.Index) 
     if bad.any():
         first = int(np.argmax(bad))
         raise DataError(
-            f"series '{uid}': '{column.iloc[first]}' in {column.name} at {show_time(times[first])} is no number; "
+            f"series '{uid}': '{column.iloc[first]!s:.40}' in {column.name} at {show_time(times[first])} is no number; "
             "correct it or leave it empty if it is missing"
         )
 

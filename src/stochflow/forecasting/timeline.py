@@ -23,7 +23,6 @@ _MIN_PRESENT = 0.5
 _MANY_STEPS = 10_000
 _MANY_STEPS_PER_ROW = 100
 _LAST_YEAR = 9999
-_SHORTEN = "shorten the horizon"
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,10 @@ class Timeline:
 
     def ahead(self, times: pd.Index, horizon: int) -> pd.Index:
         """The next times after the last one, [horizon]; raises a DataError beyond the year 9999 or 64 bits."""
-        too_far = DataError(f"{horizon} steps after {show_time(times[-1])} lead beyond all calendars; {_SHORTEN}")
+        too_far = DataError(
+            f"{horizon} steps after {show_time(times[-1])} are later than any time that can be written; "
+            "shorten the horizon"
+        )
         try:
             ahead = self._ahead(times, horizon)
         except (OverflowError, ValueError):  # the latter: pandas' OutOfBoundsDatetime
@@ -151,7 +153,9 @@ def fit_timeline(all_times: list[pd.Index], freq: str | None) -> Timeline:
         try:
             ticks = pd.date_range(first, periods=13, freq=offset)
         except (OverflowError, ValueError):  # the latter: pandas' OutOfBoundsDatetime
-            raise ConfigError(f"steps of freq '{freq:.40}' lead beyond all calendars; give a shorter freq") from None
+            raise ConfigError(
+                f"steps of freq '{freq:.40}' lead beyond any date that can be written; give a shorter freq"
+            ) from None
         return Timeline(True, True, freq, (ticks[-1] - ticks[0]).total_seconds() / 12, ticks[0].isoformat())
     given = step_of(freq)
     if given is not None:
