@@ -286,7 +286,7 @@ def test_irregular_times_may_have_a_zone() -> None:
 
 
 def test_a_last_time_far_behind_the_others_is_a_problem() -> None:
-    alone = daily().assign(ds=changed(DAYS, 29, pd.Timestamp("2025-06-01")))
+    alone = daily().assign(ds=[*DAYS[:29], pd.Timestamp("2025-06-01")])
     with pytest.raises(DataError, match="the last time, 2025-06-01, comes 1950 usual gaps after 2020-01-29; correct"):
         Encoder.fit(alone)
 

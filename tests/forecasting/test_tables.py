@@ -3,6 +3,7 @@
 import gzip
 import lzma
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -129,16 +130,16 @@ def test_columns_that_are_no_names_are_a_config_error() -> None:
 
 
 @pytest.mark.parametrize("table", [None, [], {}, "data.csv", Path("data.csv")])
-def test_a_table_is_a_frame(table: object) -> None:
+def test_a_table_is_a_frame(table: Any) -> None:
     good = pd.DataFrame({"ds": range(10), "y": 1.0})
     encoder = Encoder.fit(good)
     for use in (Encoder.fit, encoder.panel):
         with pytest.raises(DataError, match=f"the table is of type {type(table).__name__}; give a pandas DataFrame"):
-            use(table)  # type: ignore[operator]
+            use(table)
     if table is not None:
         panel = encoder.panel(good)
         with pytest.raises(DataError, match=r"the future table is of type .*; give a pandas DataFrame"):
-            encoder.future(panel.series[0], panel.times["series"], 1, table)  # type: ignore[arg-type]
+            encoder.future(panel.series[0], panel.times["series"], 1, table)
 
 
 def test_one_name_may_be_given_bare() -> None:
@@ -173,7 +174,7 @@ def test_a_target_that_is_no_number_names_value_and_series() -> None:
 
 
 @pytest.mark.parametrize("value", ["n/k", [1, 2], 1j, 10**400])
-def test_a_target_that_is_no_number_leaves_the_other_series_alone(value: object) -> None:
+def test_a_target_that_is_no_number_leaves_the_other_series_alone(value: Any) -> None:
     frame = pd.DataFrame({"unique_id": np.repeat(["a", "b"], 10), "ds": [*range(10)] * 2, "y": 1.0}).astype(
         {"y": object}
     )
