@@ -153,7 +153,10 @@ TEXT_DAYS = [str(day.date()) for day in DAYS]
             "2020-01-06 12:00:00 is not on the grid of freq 'D'",
         ),
         ({"ds": pd.date_range("2020-01-01", periods=30, freq="W")}, "no two rows are one step apart"),
-        ({"ds": changed(DAYS, 29, pd.Timestamp("9999-01-01"))}, "2020-01-01 to 9999-01-01 are 2914270 steps on the"),
+        (
+            {"ds": changed(DAYS, 29, pd.Timestamp("9999-01-01"))},
+            "the last time, 9999-01-01, comes 2914242 usual gaps after 2020-01-29; correct it or drop",
+        ),
         ({"ds": changed(DAYS, 7, None)}, "a row has no ds; give its time or drop the row"),
     ],
 )
@@ -209,6 +212,83 @@ def test_a_frequency_that_would_need_millions_of_steps_is_refused() -> None:
 def test_a_frequency_nobody_knows_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="'fortnight' is no frequency"):
         Encoder.fit(daily(), freq="fortnight")
+
+
+@pytest.mark.parametrize(
+    ("freq", "message"),
+    [
+        ("0D", "freq '0D' does not go forward"),
+        ("-1D", "freq '-1D' does not go forward"),
+        ("99999999D", "steps of freq '99999999D' lead beyond any date"),
+        ("9" * 20 + "D", "is no frequency"),
+        ("ns", "freq 'ns' is finer than a microsecond; give us or longer"),
+        ("²", "'²' is no frequency"),
+        ("0", "freq is 0; give a step of 1 or more"),
+        ("9" * 5000, "freq is 9999999999999999999999999999999999999999; give a step"),
+        (5, "freq is 5, no text; give a pandas alias as text, such as 'D'"),
+        (pd.offsets.MonthBegin(), "no text; give a pandas alias as text, such as 'MS'"),
+    ],
+)
+@pytest.mark.parametrize("dates", [True, False])
+def test_a_frequency_that_makes_no_grid_is_a_config_error(freq: Any, message: str, dates: bool) -> None:
+    if not dates and freq == "99999999D":
+        return  # beside integers it only names seasons, and has none
+    with pytest.raises(ConfigError, match=message):
+        Encoder.fit(daily() if dates else daily().assign(ds=range(30)), freq=freq)
+
+
+def test_six_digits_are_months() -> None:
+    frame = daily(num=36)
+    months = pd.date_range("2019-01-01", periods=36, freq="MS")
+    encoder = Encoder.fit(frame.assign(ds=months.year * 100 + months.month))
+    panel = encoder.panel(frame.assign(ds=months.year * 100 + months.month))
+    assert panel.times["a"].tolist() == months.tolist()
+    assert encoder.future(panel.series[0], panel.times["a"], 1)[1].tolist() == [pd.Timestamp("2022-01-01")]
+    # month 13 is none: these are numbers
+    assert encode(daily().assign(ds=np.arange(202001, 202031))).times["a"][-1] == 202030
+
+
+def test_large_integers_are_kept_and_too_large_ones_refused() -> None:
+    times = np.arange(30) + 2**60 + 1
+    encoder = Encoder.fit(daily().assign(ds=times))
+    panel = encoder.panel(daily().assign(ds=times))
+    assert panel.times["a"].tolist() == times.tolist()
+    assert encoder.future(panel.series[0], panel.times["a"], 1)[1].tolist() == [2**60 + 31]
+    for large in (
+        np.arange(30, dtype=np.uint64) + np.uint64(2**63),
+        np.arange(30) * 1e30,
+        [10**30 + n for n in range(30)],
+    ):
+        with pytest.raises(DataError, match="in ds is beyond 64 bits; give dates or smaller integers"):
+            Encoder.fit(daily().assign(ds=large))
+
+
+@pytest.mark.parametrize(
+    ("times", "horizon"),
+    [
+        (pd.date_range("2000-01-01", periods=30, freq="YS"), 8_000),
+        (pd.to_datetime("2000-01-01") + pd.to_timedelta(np.arange(30) ** 2 * 9, unit="D"), 100_000),
+        (np.arange(30) + (2**63 - 40), 11),
+    ],
+)
+def test_a_horizon_beyond_the_calendar_names_the_last_time(times: Any, horizon: int) -> None:
+    frame = daily().assign(ds=times)
+    encoder = Encoder.fit(frame)
+    panel = encoder.panel(frame)
+    with pytest.raises(DataError, match=rf"series 'a': {horizon} steps after .* are later .*; shorten the horizon"):
+        encoder.future(panel.series[0], panel.times["a"], horizon)
+
+
+def test_irregular_times_may_have_a_zone() -> None:
+    frame = irregular()
+    zoned = frame.assign(ds=frame["ds"].dt.tz_localize("UTC"))
+    np.testing.assert_array_equal(encode(zoned).series[0].outside, encode(frame).series[0].outside)
+
+
+def test_a_last_time_far_behind_the_others_is_a_problem() -> None:
+    alone = daily().assign(ds=[*DAYS[:29], pd.Timestamp("2025-06-01")])
+    with pytest.raises(DataError, match="the last time, 2025-06-01, comes 1950 usual gaps after 2020-01-29; correct"):
+        Encoder.fit(alone)
 
 
 def test_eight_digits_are_dates() -> None:
@@ -391,6 +471,24 @@ def test_too_many_categories_are_refused() -> None:
     frame = daily(num=120).assign(event=[f"event {number}" for number in range(120)])
     with pytest.raises(DataError, match="column 'event' has 120 categories, at most 100 are allowed"):
         Encoder.fit(frame, Columns(future=("event",)))
+
+
+def test_a_few_texts_among_numbers_are_problems_of_their_series() -> None:
+    frame = pd.concat([daily("a", 120), daily("b", 120)], ignore_index=True).assign(price=[str(n) for n in range(240)])
+    whole = encode(frame.astype({"price": float}), Columns(future=("price",)))
+    frame.loc[7, "price"] = "cheap"
+    panel = encode(frame, Columns(future=("price",)))
+    assert [series.uid for series in panel.series] == ["b"]
+    assert panel.problems["a"].startswith("series 'a': 'cheap' in price is no finite number")
+    assert panel.series[0].outside.shape == whole.series[1].outside.shape
+
+
+def test_a_static_feature_of_lists_is_a_problem_of_its_series() -> None:
+    frame = rich().astype({"region": object})
+    frame["region"] = ["north"] * 30 + [["south"]] * 30
+    assert encode(frame, RICH).problems == {
+        "b": "series 'b': the static column region holds lists; give numbers or text"
+    }
 
 
 def test_the_rows_ahead_continue_every_column() -> None:

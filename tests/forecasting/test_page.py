@@ -223,6 +223,21 @@ def test_forecasts_that_cannot_be_drawn_are_one_sentence(tmp_path: Path, tables:
         fan_page(history(), tables, tmp_path / "page.html", "t")
 
 
+def test_a_history_that_cannot_be_drawn_is_one_sentence(tmp_path: Path) -> None:
+    twice = history().assign(sales=1.0).rename(columns={"sales": "y"})
+    with pytest.raises(DataError, match="the table of the history has two columns 'y'; keep one of them"):
+        fan_page(twice, forecast(), tmp_path / "page.html", "t")
+    with pytest.raises(DataError, match="the table of the history is of type list; give a pandas DataFrame"):
+        fan_page([], forecast(), tmp_path / "page.html", "t")  # type: ignore[arg-type]
+
+
+def test_numbers_written_as_text_are_drawn(tmp_path: Path) -> None:
+    fan_page(history().astype({"y": str}), forecast(), tmp_path / "page.html", "t")
+    text = fans(read(tmp_path / "page.html"))
+    fan_page(history(), forecast(), tmp_path / "page.html", "t")
+    assert text == fans(read(tmp_path / "page.html"))
+
+
 def test_a_folder_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"page\.html: cannot be written \(No such file or directory\)"):
         fan_page(history(), forecast(), tmp_path / "nowhere" / "page.html", "t")

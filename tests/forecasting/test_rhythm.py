@@ -80,9 +80,10 @@ def test_a_given_season_replaces_the_main_one_and_keeps_only_much_longer_waves()
     assert rhythm_of(None, season_length=5) == Rhythm(5, 0, ((5.0, 2),))
 
 
-def test_a_season_below_one_step_is_refused() -> None:
-    with pytest.raises(ConfigError, match="season_length is 0; give 1 for no season"):
-        rhythm_of("D", season_length=0)
+@pytest.mark.parametrize("length", [0, -1, True, 7.0, "7", 10_001])
+def test_a_season_is_a_number_of_steps(length: int) -> None:
+    with pytest.raises(ConfigError, match=f"season_length is {length}; give 1 for no season .* at most 10000"):
+        rhythm_of("D", season_length=length)
 
 
 def test_waves_repeat_after_their_period_and_leave_out_the_sine_that_is_always_zero() -> None:

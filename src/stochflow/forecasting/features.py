@@ -60,6 +60,9 @@ def fit_features(frame: pd.DataFrame, wide: Sequence[str], coded: Sequence[str])
         if pd.api.types.is_numeric_dtype(frame[name].dtype):
             scales[name] = _mean_and_std(to_numbers(frame[name])[0])
             continue
+        if name in wide and _numbers_but_for_a_few(frame[name]):
+            scales[name] = _mean_and_std(to_numbers(frame[name])[0])  # the few are problems of their series
+            continue
         found = tuple(sorted({text for text in as_text(frame[name]) if text is not None}))
         if name in wide and len(found) > MAX_COLUMNS:
             raise DataError(
@@ -73,6 +76,15 @@ def fit_features(frame: pd.DataFrame, wide: Sequence[str], coded: Sequence[str])
 def as_text(column: Column) -> list[str | None]:
     """Categories as text, None where missing."""
     return [None if missing else str(value) for value, missing in zip(column, column.isna(), strict=True)]
+
+
+def _numbers_but_for_a_few(column: Column) -> bool:
+    """True for a column that is no declared category, mostly numbers, and too many of them to be categories."""
+    texts = {text for text in as_text(column) if text is not None}
+    if isinstance(column.dtype, pd.CategoricalDtype) or len(texts) <= MAX_COLUMNS:
+        return False
+    values, bad = to_numbers(column)
+    return int(bad.sum()) < int((~np.isnan(values)).sum())
 
 
 def _mean_and_std(values: Array) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stochflow.errors import ConfigError, DataError
 from stochflow.forecasting.features import Features, fit_features
-from stochflow.forecasting.rhythm import Rhythm, rhythm_of
+from stochflow.forecasting.rhythm import Rhythm, rhythm_of, step_of
 from stochflow.forecasting.series import Array, Series
 from stochflow.forecasting.tables import (
     ONLY_SERIES,
@@ -19,6 +19,7 @@ from stochflow.forecasting.tables import (
     check_horizon,
     names_list,
     read_frame,
+    require_table,
     series_ids,
     show_time,
     split,
@@ -64,10 +65,12 @@ class Encoder:
         season_length: int | None = None,
     ) -> "Encoder":
         """Learn the frequency (unless given), the scales and the categories from a training table."""
-        columns = columns or Columns()
-        if freq is not None and not isinstance(freq, str):
-            raise ConfigError(f"freq is {freq!r}; give a pandas alias as text, such as h, D, W, MS, QS or YS")
-        rhythm_of(None if freq and freq.isdecimal() else freq, season_length)  # refuse bad settings before reading data
+        columns = Columns() if columns is None else columns
+        if not isinstance(columns, Columns):
+            raise ConfigError(
+                f"columns is of type {type(columns).__name__}; give Columns(id=..., time=..., target=...)"
+            )
+        rhythm_of(freq if step_of(freq) is None else None, season_length)  # refuse bad settings before reading data
         groups, problems = split(frame, columns)
         if not groups:
             raise DataError(f"no series can be used; {next(iter(problems.values()))}")
@@ -123,7 +126,6 @@ class Encoder:
         """
         check_horizon(horizon)
         given = self._rows_ahead(series.uid, future_frame)
-        ahead = self.timeline.ahead(times, horizon)
         if given is not None and not self.regular:
             later = given.times[given.times > times[-1]]
             if len(later) < horizon:
@@ -132,6 +134,11 @@ class Encoder:
                     f"the horizon is {horizon}; add the missing rows or shorten the horizon"
                 )
             ahead = later[:horizon]
+        else:
+            try:
+                ahead = self.timeline.ahead(times, horizon)
+            except DataError as error:
+                raise DataError(f"series '{series.uid}': {error}") from None
         blocks = [self._clock(self.timeline.phases(ahead), self.timeline.phases(times[-1:]))]
         if self.columns.future and given is not None:
             blocks.append(self._features_at(given, ahead))
@@ -206,7 +213,13 @@ class Encoder:
         columns = {}
         for name in self.columns.static:
             known = rows.features[name].dropna()
-            found = known.unique()
+            try:
+                found = known.unique()
+            except TypeError:
+                raise DataError(
+                    f"series '{rows.uid}': the static column {name} holds {type(known.iloc[0]).__name__}s; "
+                    "give numbers or text"
+                ) from None
             columns[name] = (known if len(known) else rows.features[name]).head(1).reset_index(drop=True)
             if len(found) > 1:
                 raise DataError(
@@ -222,6 +235,7 @@ class Encoder:
             if self.columns.future:
                 raise DataError(f"series '{uid}': there is no table of future features; {remedy}")
             return None
+        require_table(future_frame, "the future table")
         if self.columns.id in future_frame.columns:
             own = future_frame[(future_frame[self.columns.id].astype(str) == uid).to_numpy(dtype=bool)]
         else:

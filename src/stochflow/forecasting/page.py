@@ -16,6 +16,7 @@ import pandas as pd
 from stochflow.errors import ConfigError, DataError
 from stochflow.files import write_atomically
 from stochflow.forecasting.page_template import PAGE
+from stochflow.forecasting.tables import to_numbers
 
 MAX_SERIES = 50
 # per cent of the probability in each band, widest first, so that the narrow ones are drawn on top
@@ -81,7 +82,7 @@ def fan_traces(uid: str, history: pd.DataFrame | None, forecast: pd.DataFrame) -
     start: tuple[Any, float] | None = None
     if history is not None and len(history):
         shown = history.sort_values("ds").tail(max(_MIN_HISTORY, _HISTORY_PER_STEP * len(forecast)))
-        seen_x, seen_y = _times(shown["ds"]), _plain(shown["y"].to_numpy(dtype=np.float64, na_value=np.nan))
+        seen_x, seen_y = _times(shown["ds"]), _plain(to_numbers(shown["y"])[0])
         known = [(time, value) for time, value in zip(seen_x, seen_y, strict=True) if value is not None]
         start = known[-1] if known else None
     x = ([start[0]] if start else []) + forecast_times
@@ -149,7 +150,11 @@ def _by_series(forecasts: pd.DataFrame | Mapping[str, pd.DataFrame]) -> dict[str
 
 
 def _require(table: pd.DataFrame, what: str, names: tuple[str, ...]) -> None:
+    if not isinstance(table, pd.DataFrame):
+        raise DataError(f"the {what} is of type {type(table).__name__}; give a pandas DataFrame")
     for name in names:
+        if (table.columns == name).sum() > 1:
+            raise DataError(f"the {what} has two columns '{name}'; keep one of them")
         if name not in table.columns:
             there = ", ".join(map(str, table.columns))
             raise DataError(f"the {what} has no column '{name}'; the columns are: {there}")

@@ -1,6 +1,7 @@
 """Seasons that a frequency implies, and the waves and lags that describe them."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,8 @@ from numpy.typing import NDArray
 from stochflow.errors import ConfigError
 
 YEAR_IN_DAYS = 365.25
+MAX_SEASON = 10_000
+_MOST_DIGITS = 18
 NUM_RECENT_LAGS = 14
 MAX_SEASON = 10_000
 
@@ -56,11 +59,13 @@ class Rhythm:
 
 def rhythm_of(freq: str | None, season_length: int | None = None) -> Rhythm:
     """Seasons of a pandas frequency; `season_length` overrides the main one. No frequency: no season."""
-    whole = isinstance(season_length, int | np.integer) and not isinstance(season_length, bool)
-    if season_length is not None and not (whole and 1 <= season_length <= MAX_SEASON):
-        raise ConfigError(
-            f"season_length is {season_length}; give 1 for no season or the steps of one, up to {MAX_SEASON:,}"
-        )
+    if season_length is not None:
+        whole = isinstance(season_length, int | np.integer) and not isinstance(season_length, bool)
+        if not whole or not 1 <= season_length <= MAX_SEASON:
+            raise ConfigError(
+                f"season_length is {season_length!s:.40}; give 1 for no season or the number of steps of one, "
+                f"at most {MAX_SEASON}"
+            )
     known = _known_rhythm(freq) if freq else Rhythm(1)
     if season_length is None or season_length == known.season:
         return known
@@ -69,15 +74,38 @@ def rhythm_of(freq: str | None, season_length: int | None = None) -> Rhythm:
     return Rhythm(season_length, 0, own + waves)
 
 
-def offset_of(freq: str) -> pd.tseries.offsets.BaseOffset:
-    """The pandas offset of an alias; a ConfigError if it is none or does not lead forward by at least a microsecond."""
+def _no_text(freq: object) -> ConfigError:
+    alias = getattr(freq, "freqstr", "D")
+    return ConfigError(f"freq is {freq!s:.40}, no text; give a pandas alias as text, such as '{alias}'")
+
+
+def step_of(freq: object) -> int | None:
+    """The step that a freq of digits means beside integer times; None for an alias or no freq."""
+    if freq is None:
+        return None
+    if not isinstance(freq, str):
+        raise _no_text(freq)
+    if not (freq.isascii() and freq.isdecimal()):
+        return None
+    if len(freq) > _MOST_DIGITS or int(freq) < 1:
+        raise ConfigError(f"freq is {freq:.40}; give a step of 1 or more, of at most {_MOST_DIGITS} digits")
+    return int(freq)
+
+
+def offset_of(freq: object) -> Any:
+    """The pandas offset of an alias; raises a ConfigError unless it goes forward by at least a microsecond."""
+    if not isinstance(freq, str):
+        raise _no_text(freq)
     try:
         offset = pd.tseries.frequencies.to_offset(freq)
-        moves = offset.n > 0 and not isinstance(offset, pd.offsets.Nano)
-    except (ValueError, TypeError, AttributeError, OverflowError):
-        moves = False
-    if not moves:
-        raise ConfigError(f"'{freq}' is no frequency; give a pandas alias such as h, D, W, MS, QS or YS")
+        forward = offset.n > 0
+        fine = isinstance(offset, pd.offsets.Tick) and offset.nanos % 1000 != 0
+    except (ValueError, OverflowError, TypeError, AttributeError):
+        raise ConfigError(f"'{freq:.40}' is no frequency; give a pandas alias such as h, D, W, MS, QS or YS") from None
+    if not forward:
+        raise ConfigError(f"freq '{freq:.40}' does not go forward; give a step of at least one, such as D")
+    if fine:
+        raise ConfigError(f"freq '{freq:.40}' is finer than a microsecond; give us or longer")
     return offset
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import lzma
 import re
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -20,6 +21,15 @@ from stochflow.forecasting.series import Array
 Column: TypeAlias = "pd.Series[Any]"
 
 ONLY_SERIES = "series"
+# what pandas, pyarrow and the unpackers raise for a damaged file
+_DAMAGED = (
+    *(OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, MemoryError),
+    *(lzma.LZMAError, zlib.error, zipfile.BadZipFile, tarfile.TarError),
+)
+MAX_HORIZON = 100_000
+# a last time that comes so many usual gaps late, after gaps of which none was so many times the usual, is mistyped
+_MANY_GAPS, _LONG_GAP = 1_000, 10
+_FEW_TIMES = 8
 _MISSING = ["", "NA", "N/A", "#N/A", "NaN", "nan", "-NaN", "-nan", "null", "NULL", "None", "<NA>", "NaT"]
 
 
@@ -50,11 +60,17 @@ class Columns:
     def __post_init__(self) -> None:
         for role in ("future", "past", "static"):
             names = getattr(self, role)
+            if not isinstance(names, Iterable):
+                raise ConfigError(f"the {role} columns are {names!s:.40}; give their names")
             object.__setattr__(self, role, (names,) if isinstance(names, str) else tuple(names))
         names = [self.id, self.time, self.target, *self.features]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
             raise ConfigError(f"column '{twice}' is named twice; give every column one role")
+        # forecasts stand beside these in one table
+        for name in map(str, (self.id, self.time, self.target)):
+            if name in ("stochflow", "cutoff", "sample") or name.startswith("stochflow-"):
+                raise ConfigError(f"a column named '{name}' would clash with those of the forecasts; rename it")
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -76,18 +92,21 @@ def read_frame(path: Path | str, columns: Columns | None = None, with_target: bo
     """Long table of a .csv (plain, .gz, .xz, .bz2, .zip) or .parquet file; `with_target=False`: of the future."""
     path, columns = Path(path), columns or Columns()
     try:
-        endings = [suffix.lower() for suffix in path.suffixes[-2:]]
-        if endings[-1:] == [".parquet"]:
+        suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
+        if suffixes[-1:] == [".parquet"]:
             frame = _read_parquet(path)
-        elif endings[-1:] == [".csv"] or (".csv" in endings and endings[-1] in _PACKED):
+        elif ".csv" in suffixes:
             frame = _read_csv(path, columns)
         else:
             raise DataError(f"{path}: unknown kind of file; give .csv, .csv.gz, .csv.xz or .parquet")
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file; check the path") from None
-    except (OSError, EOFError, ValueError, KeyError, lzma.LZMAError, zlib.error, zipfile.BadZipFile) as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
-        raise DataError(f"{path}: cannot be read ({reason}); check that the file is whole and of its kind") from None
+    except ImportError as error:  # a kind of packing that needs another package
+        raise DataError(f"{path}: cannot be unpacked ({_first_line(error)}); unpack it or pack it as .csv.gz") from None
+    except _DAMAGED as error:
+        raise DataError(
+            f"{path}: cannot be read ({_first_line(error)}); check that the file is whole and of its kind"
+        ) from None
     if frame.empty:
         raise DataError(f"{path}: the table has no rows; give at least one series")
     try:
@@ -97,17 +116,38 @@ def read_frame(path: Path | str, columns: Columns | None = None, with_target: bo
     return frame
 
 
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")
+
+
 def _read_csv(path: Path, columns: Columns) -> pd.DataFrame:
+    header = pd.read_csv(path, nrows=1, header=None, dtype=str, keep_default_na=False).iloc[0].tolist()
+    _check_header(path, header, columns)
     # an id is a name: 007 keeps its zeros and NA is no missing value
     missing = {name: _MISSING for name in pd.read_csv(path, nrows=0).columns if name != columns.id}
     kinds = {columns.id: str, columns.target: str}
     frame = pd.read_csv(path, dtype=kinds, na_values=missing, keep_default_na=False, low_memory=False)
-    if not isinstance(frame.index, pd.RangeIndex):  # pandas took the surplus for an index
-        raise ValueError("its rows have more fields than its header has names")
+    if len(frame) and not isinstance(frame.index, pd.RangeIndex):  # pandas would take the first column as row names
+        raise DataError(
+            f"{path}: rows have more fields than the header's {len(header)}; "
+            "name every column or drop the commas at the end of the rows"
+        )
     # Python reads the very decimal that was written, the parser of pandas not always; text is refused later, by name
     with contextlib.suppress(ValueError, KeyError):
         frame[columns.target] = frame[columns.target].astype("float64")
     return frame
+
+
+def _check_header(path: Path, header: list[str], columns: Columns) -> None:
+    """Raise a DataError for another separator, and for repeated names, which pandas would number."""
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if len(header) == 1 and separator in header[0]:
+            raise DataError(
+                f"{path}: the file seems to be separated by {name}; write it with commas instead, and points in numbers"
+            )
+    for name in (columns.id, columns.time, columns.target, *columns.features):
+        if header.count(name) > 1:
+            raise DataError(f"{path}: there are two columns '{name}'; keep one of them")
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
@@ -117,8 +157,15 @@ def _read_parquet(path: Path) -> pd.DataFrame:
         raise ConfigError(f"{path}: reading parquet needs pyarrow; run pip install 'stochflow[parquet]'") from None
 
 
+def require_table(table: object, what: str = "the table") -> None:
+    """Raise a DataError unless the table is a DataFrame."""
+    if not isinstance(table, pd.DataFrame):
+        raise DataError(f"{what} is of type {type(table).__name__}; give a pandas DataFrame")
+
+
 def require_columns(frame: pd.DataFrame, columns: Columns, with_target: bool = True) -> None:
     """Raise a DataError that lists what there is, unless every column is there once."""
+    require_table(frame)
     needed = [columns.time, *columns.future]
     needed += [columns.target, *columns.past, *columns.static] if with_target else []
     needed += [columns.id] if columns.id != Columns().id else []
@@ -133,15 +180,13 @@ def require_columns(frame: pd.DataFrame, columns: Columns, with_target: bool = T
 
 
 def split(frame: pd.DataFrame, columns: Columns, with_target: bool = True) -> tuple[list[Rows], dict[str, str]]:
-    """Series in the order they appear, and one sentence for each whose times or values cannot be used."""
-    if not isinstance(frame, pd.DataFrame):
-        raise DataError(f"a {type(frame).__name__} was given; give a DataFrame with the columns of a long table")
+    """Series in the order they appear, and one sentence for each whose times or target cannot be used."""
     require_columns(frame, columns, with_target)
     if frame.empty:
         raise DataError("the table has no rows; give at least one series")
     ids = series_ids(frame, columns)
     times = parse_times(frame[columns.time], ids)
-    y, bad = to_numbers(frame[columns.target]) if with_target else (np.full(len(frame), np.nan), None)
+    y, bad = to_numbers(frame[columns.target]) if with_target else (np.full(len(frame), np.nan), np.zeros(len(frame)))
     features = frame[[name for name in columns.features if name in frame.columns]]
     several = columns.id in frame.columns
     groups: list[Rows] = []
@@ -153,6 +198,9 @@ def split(frame: pd.DataFrame, columns: Columns, with_target: bool = True) -> tu
             if bad is not None:
                 _require_numbers(uid, frame[columns.target].iloc[index], bad[index])
             order = _in_time_order(uid, frame[columns.time].iloc[index], times[index], several)
+            if with_target:
+                _check_target(uid, frame[columns.target].iloc[index[order]], bad[index[order]], times[index[order]])
+                _check_last_gap(uid, times[index[order]])
         except DataError as error:
             problems[uid] = str(error)
             continue
@@ -176,17 +224,20 @@ def series_ids(frame: pd.DataFrame, columns: Columns) -> Column:
 
 
 def parse_times(column: Column, ids: Column) -> pd.Index:
-    """Dates, or whole or other numbers, [n]; NaT or NaN where a value is none. Eight-digit dates count as dates."""
+    """Dates, or whole or other numbers, [n]; NaT or NaN where a value is none. 20240131 and 202401 are dates."""
     if isinstance(column.dtype, pd.PeriodDtype):
         column = pd.Series(pd.PeriodIndex(column).to_timestamp(), name=column.name)
+    _check_range(column)
     if pd.api.types.is_numeric_dtype(column.dtype):
         numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
         if not np.isfinite(numbers).all() or (numbers != np.round(numbers)).any():
             return pd.Index(np.where(np.isfinite(numbers), numbers, np.nan))
-        whole = pd.Index(numbers.astype(np.int64))
-        if not whole.empty and whole.min() >= 10_000_000 and whole.max() <= 99_999_999:
-            dates = pd.to_datetime(whole.astype(str), format="%Y%m%d", errors="coerce")
-            return whole if dates.isna().any() else dates.as_unit("us")
+        # as they are: beyond 2**53 not every integer is a float
+        whole = pd.Index(column.to_numpy(dtype=np.int64))
+        for fewest, most, form in ((10_000_000, 99_999_999, "%Y%m%d"), (150_001, 299_912, "%Y%m")):
+            if not whole.empty and whole.min() >= fewest and whole.max() <= most:
+                dates = pd.to_datetime(whole.astype(str), format=form, errors="coerce")
+                return whole if dates.isna().any() else dates.as_unit("us")
         return whole
     try:
         times = pd.DatetimeIndex(pd.to_datetime(column, format="ISO8601", errors="coerce"))
@@ -196,6 +247,19 @@ def parse_times(column: Column, ids: Column) -> pd.Index:
         value, uid = column.iloc[0], ids.iloc[0]
         raise DataError(_no_date(uid, str(column.name), value))
     return times.as_unit("us")  # nanoseconds reach no further than 292 years
+
+
+def _check_range(column: Column) -> None:
+    """Raise a DataError for times that are complex or integers beyond 64 bits."""
+    if pd.api.types.is_complex_dtype(column.dtype):
+        raise DataError(f"{column.name} holds complex numbers; give dates or integers")
+    kind = pd.api.types.infer_dtype(column, skipna=True)
+    if kind in ("integer", "floating", "mixed-integer-float"):
+        known = column.dropna()
+        large = known[(known >= 2**63) | (known < -(2**63))]
+        large = large[~large.isin([np.inf, -np.inf])]
+        if len(large):
+            raise DataError(f"{large.iloc[0]} in {column.name} is beyond 64 bits; give dates or smaller integers")
 
 
 def _no_date(uid: str, name: str, value: object) -> str:
@@ -219,25 +283,50 @@ def _in_time_order(uid: str, given: Column, times: pd.Index, several: bool) -> N
     return order
 
 
-def _require_numbers(uid: str, column: Column, bad: NDArray[Any]) -> None:
-    """Raise a DataError for the first value of a series that is no number."""
+def _check_target(uid: str, column: Column, bad: NDArray[Any], times: pd.Index) -> None:
+    """Raise a DataError for the first value, in the order of time, that is no number."""
     if bad.any():
         raise DataError(
-            f"series '{uid}': '{column.iloc[int(np.argmax(bad))]}' in {column.name} is no number; "
+            f"series '{uid}': '{column.iloc[first]!s:.40}' in {column.name} at {show_time(times[first])} is no number; "
             "correct it or leave it empty if it is missing"
+        )
+
+
+def _check_last_gap(uid: str, times: pd.Index) -> None:
+    """Raise a DataError for a last time that lies far beyond what the others let expect."""
+    if len(times) < _FEW_TIMES:
+        return
+    ticks = times.asi8 if isinstance(times, pd.DatetimeIndex) else times.to_numpy()
+    gaps = np.diff(ticks).astype(np.float64)
+    usual = float(np.median(gaps[:-1]))
+    if gaps[-1] > _MANY_GAPS * usual and gaps[:-1].max() <= _LONG_GAP * usual:
+        raise DataError(
+            f"series '{uid}': the last time, {show_time(times[-1])}, comes {gaps[-1] / usual:.0f} usual gaps after "
+            f"{show_time(times[-2])}; correct it or drop the row"
         )
 
 
 def to_numbers(column: Column) -> tuple[Array, NDArray[Any]]:
     """Values as float64 with NaN for what is missing, [n], and True where a value is there but no number, [n]."""
-    kinds = pd.api.types
-    numeric = not any(
-        test(column.dtype)
-        for test in (kinds.is_datetime64_any_dtype, kinds.is_timedelta64_dtype, kinds.is_complex_dtype)
-    )
-    values = pd.to_numeric(column, errors="coerce") if numeric else pd.Series(np.nan, index=column.index)
+    types = pd.api.types
+    if types.is_datetime64_any_dtype(column.dtype) or types.is_timedelta64_dtype(column.dtype):
+        values = pd.Series(np.nan, index=column.index)
+    else:
+        try:
+            values = pd.to_numeric(column, errors="coerce")
+        except (TypeError, ValueError, OverflowError):  # lists and the like
+            values = column.map(_number)
+        if types.is_complex_dtype(values.dtype):
+            values = column.map(_number).astype(np.float64)
     numbers: Array = np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
     return numbers, np.isnan(numbers) & ~column.isna().to_numpy(dtype=bool)
+
+
+def _number(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
 
 
 def show_time(time: object) -> str:
@@ -253,7 +342,9 @@ def names_list(names: Iterable[str], most: int = 5) -> str:
 
 
 def check_horizon(horizon: int) -> None:
-    """Raise a ConfigError unless the horizon is a whole number of steps from one up."""
+    """Raise a ConfigError unless the horizon is a whole number of steps from one to MAX_HORIZON."""
     whole = isinstance(horizon, int | np.integer) and not isinstance(horizon, bool)
     if not whole or not 1 <= horizon <= MAX_HORIZON:
-        raise ConfigError(f"horizon is {horizon}; give the number of steps to forecast, 1 to {MAX_HORIZON:,}")
+        raise ConfigError(
+            f"horizon is {horizon!s:.40}; give the number of steps to forecast, 1 or more and at most {MAX_HORIZON}"
+        )

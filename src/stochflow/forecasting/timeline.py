@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stochflow.errors import ConfigError, DataError
-from stochflow.forecasting.rhythm import offset_of
+from stochflow.forecasting.rhythm import offset_of, step_of
 from stochflow.forecasting.series import Array
 from stochflow.forecasting.tables import show_time
 
@@ -22,6 +22,7 @@ _MIN_PRESENT = 0.5
 # more steps than this, and this many per row, are a mistyped date or the wrong frequency
 _MANY_STEPS = 10_000
 _MANY_STEPS_PER_ROW = 100
+_LAST_YEAR = 9999
 
 
 @dataclass(frozen=True)
@@ -79,16 +80,23 @@ class Timeline:
         return self._steps(origin, times[0]) + np.arange(len(times), dtype=np.float64)
 
     def ahead(self, times: pd.Index, horizon: int) -> pd.Index:
-        """The next times after the last one, [horizon]."""
+        """The next times after the last one, [horizon]; raises a DataError beyond the year 9999 or 64 bits."""
+        too_far = DataError(
+            f"{horizon} steps after {show_time(times[-1])} are later than any time that can be written; "
+            "shorten the horizon"
+        )
         try:
-            return self._ahead(times, horizon)
-        except (ValueError, OverflowError):
-            raise DataError(
-                f"{horizon} steps after {show_time(times[-1])} lie beyond all dates; shorten the horizon"
-            ) from None
+            ahead = self._ahead(times, horizon)
+        except (OverflowError, ValueError):  # the latter: pandas' OutOfBoundsDatetime
+            raise too_far from None
+        if len(ahead) < horizon or (isinstance(ahead, pd.DatetimeIndex) and ahead[-1].year > _LAST_YEAR):
+            raise too_far
+        return ahead
 
     def _ahead(self, times: pd.Index, horizon: int) -> pd.Index:
         if not isinstance(times, pd.DatetimeIndex):
+            if times.dtype.kind in "iu" and int(times[-1]) + horizon * int(self.step) >= 2**63:
+                raise OverflowError
             return pd.Index(times[-1] + (np.arange(1, horizon + 1) * self.step).astype(times.to_numpy().dtype))
         if self.regular:
             return pd.date_range(times[-1], periods=horizon + 1, freq=self.freq)[1:]
@@ -144,13 +152,14 @@ def fit_timeline(all_times: list[pd.Index], freq: str | None) -> Timeline:
         offset = offset_of(freq)
         try:
             ticks = pd.date_range(first, periods=13, freq=offset)
-        except (ValueError, OverflowError):
+        except (OverflowError, ValueError):  # the latter: pandas' OutOfBoundsDatetime
             raise ConfigError(
-                f"freq '{freq}' leads from {show_time(first)} beyond all dates; give a shorter one"
+                f"steps of freq '{freq:.40}' lead beyond any date that can be written; give a shorter freq"
             ) from None
         return Timeline(True, True, freq, (ticks[-1] - ticks[0]).total_seconds() / 12, ticks[0].isoformat())
-    if freq is not None and freq.isdecimal() and 0 < int(freq) < 2**53:
-        return Timeline(False, True, None, float(freq), float(first))
+    given = step_of(freq)
+    if given is not None:
+        return Timeline(False, True, None, float(given), float(first))
     step = _most_common([infer_step(times) for times in all_times])
     if step is not None:
         # an alias beside integers says what a step means: its seasons are used
@@ -201,7 +210,11 @@ def _most_common(found: list[T | None]) -> T | None:
 
 
 def _median_gap(all_times: list[pd.Index]) -> float:
-    gaps = [np.diff(times.to_numpy()) for times in all_times if len(times) > 1]
+    # without their zone: numpy knows none
+    plain = [
+        times.tz_convert(None) if isinstance(times, pd.DatetimeIndex) and times.tz else times for times in all_times
+    ]
+    gaps = [np.diff(times.to_numpy()) for times in plain if len(times) > 1]
     if not gaps:
         return 1.0
     return float(np.median(_seconds(np.concatenate(gaps))))
