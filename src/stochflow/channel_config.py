@@ -84,7 +84,7 @@ def read_matrix(path: Path) -> torch.Tensor:
     """A K×K table from CSV without a header, or one or several from YAML; float64."""
     try:
         if path.suffix == ".csv":
-            content: Any = pd.read_csv(path, header=None).to_numpy(dtype=float)
+            content: Any = pd.read_csv(path, header=None).to_numpy(dtype=float, copy=True)
         else:
             content = parse_yaml(path.read_text(encoding="utf-8"))
             content = content["matrix"] if isinstance(content, dict) else content

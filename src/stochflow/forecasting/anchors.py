@@ -182,8 +182,8 @@ def fit_anchors(
     members = [
         designs[design].member(grid.penalties[penalty], number) for design, penalty, number in zip(*places, strict=True)
     ]
-    if grid.plain_share:
-        plain = designs[allowed.index("root" if "root" in allowed else allowed[0])]
+    plain = designs[allowed.index("root" if "root" in allowed else allowed[0])]
+    if grid.plain_share and plain.num_rows > plain.inputs.shape[1]:  # so light a penalty needs more rows than columns
         members.append(plain.member(grid.plain_penalty, _plainest(filters)))
         weight = np.append(weight * (1 - grid.plain_share), grid.plain_share)
     columns = {name: np.stack([member[name] for member in members]) for name in members[0]}
@@ -276,7 +276,7 @@ def _plainest(filters: list[Smoother]) -> int:
 def _unit(y: Array) -> float:
     """A power of two near the largest |y| where squares or differences of y might leave the range of numbers."""
     largest = float(np.abs(y).max())
-    return 1.0 if largest == 0 or 1e-6 < largest < 1e12 else float(2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000))
+    return 1.0 if largest == 0 or 1e-6 < largest < 1e15 else float(2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000))
 
 
 def _allowed(transform: str, y: Array) -> bool:

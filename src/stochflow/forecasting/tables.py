@@ -33,10 +33,6 @@ _FEW_TIMES = 8
 _MISSING = ["", "NA", "N/A", "#N/A", "NaN", "nan", "-NaN", "-nan", "null", "NULL", "None", "<NA>", "NaT"]
 
 
-MAX_HORIZON = 100_000
-_PACKED = (".gz", ".xz", ".bz2", ".zip")
-
-
 @dataclass(frozen=True)
 class Columns:
     """Names of the columns of a long table.
@@ -172,8 +168,7 @@ def require_columns(frame: pd.DataFrame, columns: Columns, with_target: bool = T
     there = ", ".join(map(str, frame.columns)) or "none"
     for name in needed:
         if name not in frame.columns:
-            hint = "; the fields seem to be separated by semicolons, write commas" if ";" in there else ""
-            raise DataError(f"there is no column '{name}'; the columns are: {there}{hint}")
+            raise DataError(f"there is no column '{name}'; the columns are: {there}")
     for name in (columns.id, *needed):
         if (frame.columns == name).sum() > 1:
             raise DataError(f"there are two columns '{name}'; keep one of them")
@@ -195,8 +190,6 @@ def split(frame: pd.DataFrame, columns: Columns, with_target: bool = True) -> tu
     for uid in ids.unique():
         index = places[uid]
         try:
-            if bad is not None:
-                _require_numbers(uid, frame[columns.target].iloc[index], bad[index])
             order = _in_time_order(uid, frame[columns.time].iloc[index], times[index], several)
             if with_target:
                 _check_target(uid, frame[columns.target].iloc[index[order]], bad[index[order]], times[index[order]])
@@ -286,6 +279,7 @@ def _in_time_order(uid: str, given: Column, times: pd.Index, several: bool) -> N
 def _check_target(uid: str, column: Column, bad: NDArray[Any], times: pd.Index) -> None:
     """Raise a DataError for the first value, in the order of time, that is no number."""
     if bad.any():
+        first = int(np.argmax(bad))
         raise DataError(
             f"series '{uid}': '{column.iloc[first]!s:.40}' in {column.name} at {show_time(times[first])} is no number; "
             "correct it or leave it empty if it is missing"
