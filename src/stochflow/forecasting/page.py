@@ -176,7 +176,7 @@ def _quantiles(uid: str, forecast: pd.DataFrame) -> tuple[np.ndarray, np.ndarray
 
 def _level(name: object) -> float | None:
     try:
-        level = float(name)  # type: ignore[arg-type]
+        level = float(name)  # type: ignore[arg-type]  # whatever is no number raises
     except (TypeError, ValueError):
         return None
     return level if 0 < level < 1 else None

@@ -19,7 +19,7 @@ _HORIZON = 12
 _NUM_PERIODS = 13
 
 
-class StochflowSktimeForecaster(BaseForecaster):  # type: ignore[misc]
+class StochflowSktimeForecaster(BaseForecaster):  # type: ignore[misc]  # sktime is not typed
     """Sampled paths of a `StochflowForecaster` as sktime's points, quantiles, intervals and distributions.
 
     The point forecast is the predictive median. `X` holds features known in advance; steps that `fh` leaves out may be

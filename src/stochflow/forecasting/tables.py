@@ -186,7 +186,7 @@ def split(frame: pd.DataFrame, columns: Columns, with_target: bool = True) -> tu
     several = columns.id in frame.columns
     groups: list[Rows] = []
     problems: dict[str, str] = {}
-    places: dict[str, Any] = ids.groupby(ids, sort=False).indices  # type: ignore[assignment]
+    places: dict[str, Any] = ids.groupby(ids, sort=False).indices  # type: ignore[assignment]  # stubs
     for uid in ids.unique():
         index = places[uid]
         try:
@@ -256,7 +256,7 @@ def _check_range(column: Column) -> None:
 
 
 def _no_date(uid: str, name: str, value: object) -> str:
-    if pd.isna(value):  # type: ignore[call-overload]
+    if pd.isna(value):  # type: ignore[call-overload]  # a scalar of any kind
         return f"series '{uid}': a row has no {name}; give its time or drop the row"
     return f"series '{uid}': '{value}' in {name} is no date; write dates as 2024-01-31 or 2024-01-31 23:00, or integers"
 
@@ -318,7 +318,7 @@ def to_numbers(column: Column) -> tuple[Array, NDArray[Any]]:
 
 def _number(value: object) -> float:
     try:
-        return float(value)  # type: ignore[arg-type]
+        return float(value)  # type: ignore[arg-type]  # what is no number raises
     except (TypeError, ValueError, OverflowError):
         return np.nan
 
