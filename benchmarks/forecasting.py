@@ -91,8 +91,8 @@ DEFAULT_METHODS = {
 
 
 def places(case: Case, group: str, which: str) -> list[int]:
-    """Ten origins half a horizon apart; hours: twenty, 61 apart, so that they fall on all times of day for 49 days."""
-    return block(case, which, 20, 61) if group == "hourly" else block(case, which)
+    """Ten origins half a horizon apart; hours: forty, 85 apart, so that they fall on all times of day for 142 days."""
+    return block(case, which, 40, 85) if group == "hourly" else block(case, which)
 
 
 def run(group: str, which: str, methods: list[str], seed: int, only: list[str] | None = None) -> pd.DataFrame:

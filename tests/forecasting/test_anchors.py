@@ -80,7 +80,7 @@ def test_errors_of_smoothing_follow_the_recursion(step: bool, season: int) -> No
         if step and season:
             predicted += -past[13][0] + 0.4 * 0.7 * past[13][1]
         errors[now] = z[now] - predicted
-    np.testing.assert_allclose(smoother.errors(z, MONTHS.near), errors, atol=1e-12)
+    np.testing.assert_allclose(smoother.errors(z), errors, atol=1e-12)
 
 
 def test_every_meaningful_smoother_is_tried_once() -> None:
@@ -98,7 +98,7 @@ def test_fitted_is_what_the_residuals_are_measured_from() -> None:
     anchors = fit(seasonal(90))
     known = np.isfinite(anchors.residuals)
     assert known[:, 30:].all()
-    rebuilt = anchors.fitted + anchors.residuals * anchors.noise_scale[:, None]
+    rebuilt = anchors.fitted + anchors.residuals * anchors.noise(np.arange(90))
     np.testing.assert_allclose(rebuilt[known], anchors.values[known])
     assert (np.isnan(anchors.fitted) == ~known).all()
 
@@ -115,7 +115,9 @@ def test_after_the_end_of_training_the_residuals_are_those_of_a_recursive_foreca
             smooth = anchors.recall[member] @ z[near] + anchors.forget[member] @ errors[near]
             errors[time] = z[time] - smooth
             surprise = z[time] - one_step(anchors, member, time, features, z, errors)
-            assert anchors.residuals[member, time] * anchors.noise_scale[member] == pytest.approx(surprise, abs=1e-9)
+            assert anchors.residuals[member, time] * anchors.noise(np.array([time]))[member] == pytest.approx(
+                surprise, abs=1e-9
+            )
 
 
 def test_nothing_after_the_end_of_training_changes_what_was_learned() -> None:
@@ -260,3 +262,42 @@ def test_a_constant_series_keeps_its_value() -> None:
     anchors = fit(np.full(40, 7.0))
     assert np.isfinite(anchors.residuals[:, 30:]).all()
     np.testing.assert_allclose(anchors.fitted[:, 30:], anchors.values[:, 30:], atol=1e-6)
+
+
+def test_a_season_with_one_wild_month_gets_more_noise_there_and_no_less_likely_residuals() -> None:
+    rng = np.random.default_rng(0)
+    size = np.where(np.arange(600) % 12 == 4, 5.0, 1.0)
+    anchors = fit(rng.normal(size=600) * size)
+    assert anchors.unrest.shape == (len(anchors.weight), 12)
+    wild = anchors.unrest[:, 4] / np.delete(anchors.unrest, 4, axis=1).mean(axis=1)
+    assert ((wild > 3.0) & (wild < 5.5)).all()  # shrunk towards one
+    spreads = [np.nanstd(anchors.residuals[0, place::12]) for place in range(12)]
+    assert max(spreads) / min(spreads) < 1.6
+
+
+def test_a_month_seen_twice_is_hardly_believed_to_be_wild() -> None:
+    y = np.random.default_rng(1).normal(size=40)
+    y[28] += 4.0
+    assert fit(y).unrest.max() < 1.35
+
+
+def test_both_seasons_make_unrest_together() -> None:
+    hours = np.arange(24 * 7 * 40)
+    size = np.where(hours % 24 == 3, 4.0, 1.0) * np.where(hours % 168 == 100, 4.0, 1.0)
+    y = np.random.default_rng(2).normal(size=len(hours)) * size
+    rhythm = rhythm_of("h")
+    unrest = fit(y, rhythm, PLAIN).unrest[0]
+    assert unrest.shape == (168,)
+    assert unrest[100] == np.delete(unrest, np.arange(3, 168, 24)).max()
+    assert (unrest[3::24] > 2.0 * np.median(unrest)).all()
+
+
+def test_values_slightly_below_zero_still_get_a_root() -> None:
+    y = np.abs(noise(120)) * 100 - 1.0
+    anchors = fit(y)
+    assert anchors.offset == y.min()
+    assert "root" in anchors.transform
+    assert "log" not in anchors.transform
+    deep = np.where(np.arange(120) == 5, -50.0, y)
+    assert fit(deep).offset == 0.0
+    assert set(fit(deep).transform) == {"identity"}

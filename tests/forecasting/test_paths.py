@@ -84,11 +84,11 @@ def test_without_noise_a_path_is_the_recursion_of_its_anchor(transform: str) -> 
 def test_members_get_paths_in_proportion_to_their_weight() -> None:
     series = monthly()
     anchors = anchors_of(series, AnchorGrid(plain_share=0.0, max_members=3))
-    anchors = replace(anchors, weight=np.array([0.5, 0.3, 0.2]), noise_scale=np.array([1.0, 2.0, 3.0]))
+    anchors = replace(anchors, weight=np.array([0.5, 0.3, 0.2]), ceiling=np.array([1.0, 2.0, 3.0]))
     start = starts(series, anchors, [90, 70], HORIZON, 10)
-    noise_scale = start.scale[:, 0].reshape(2, 10)
-    for row in noise_scale:
-        assert [int((row == scale).sum()) for scale in (1.0, 2.0, 3.0)] == [5, 3, 2]
+    ceiling = start.scale[:, 0].reshape(2, 10)
+    for row in ceiling:
+        assert [int((row == height).sum()) for height in (1.0, 2.0, 3.0)] == [5, 3, 2]
     assert start.context.tolist() == [0] * 10 + [1] * 10
     assert len(start) == 20
 
@@ -275,3 +275,21 @@ def test_a_rhythm_without_season_needs_no_seasonal_columns() -> None:
     )
     assert paths.shape == (10, 5)
     assert torch.isfinite(paths).all()
+
+
+def test_noise_ahead_follows_the_places_of_the_season() -> None:
+    series = monthly()
+    anchors = anchors_of(series, AnchorGrid(plain_share=0.0, max_members=1))
+    anchors = replace(anchors, unrest=np.arange(1.0, 13.0)[None])
+    start = starts(series, anchors, [60, 65], HORIZON, 1)
+    places = (np.array([60, 65])[:, None] + np.arange(HORIZON)) % 12
+    np.testing.assert_allclose(start.noise.numpy(), anchors.noise_scale[0] * (places + 1.0))
+
+
+def test_an_offset_is_added_back() -> None:
+    series = monthly()
+    anchors = anchors_of(series, AnchorGrid(plain_share=0.0, max_members=1))
+    paths = [
+        drawn(starts(series, replace(anchors, offset=by), [90], HORIZON, 5), (SILENT, POINT)) for by in (0.0, -3.0)
+    ]
+    np.testing.assert_allclose(paths[1], paths[0] - 3.0)

@@ -18,9 +18,9 @@ def test_monthly_lags_are_the_recent_ones_and_those_around_one_and_two_years() -
 def test_hours_read_the_day_and_the_week() -> None:
     rhythm = rhythm_of("h")
     assert (rhythm.season, rhythm.long_season) == (24, 168)
-    assert rhythm.lags == [*range(1, 15), 23, 24, 25, 48, 49, 167, 168, 169]
+    assert rhythm.lags == [*range(1, 15), 23, 24, 25, 48, 49, 72, 96, 120, 144, 167, 168, 169, 336]
     assert rhythm.near == [1, 24, 25, 168, 169]
-    assert rhythm.window == 169
+    assert rhythm.window == 336
 
 
 def test_without_a_season_only_recent_lags_are_read() -> None:
@@ -30,8 +30,15 @@ def test_without_a_season_only_recent_lags_are_read() -> None:
     assert rhythm.window == 14
 
 
+def test_a_season_of_seven_days_brings_every_day_but_a_long_one_of_many_hours_does_not() -> None:
+    assert {4, 6, 8, 10, 12, 14, 28} <= set(Rhythm(2, 14).lags)
+    assert 180 not in Rhythm(60, 1440).lags
+    assert Rhythm(60, 1440).window == 2880
+
+
 def test_smoothing_may_look_further_back_than_the_regression() -> None:
-    assert Rhythm(2, 14).near[-1] == Rhythm(2, 14).window == 15
+    assert Rhythm(14).near[-1] == 15
+    assert Rhythm(2, 14).near == [1, 2, 3, 14, 15]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,10 @@ _TINY = 1e-9
 _FURTHEST = 100.0
 # observed values that no lag or season may take from the regression
 _MIN_ROWS = 4
+# residuals at one place of a season that it takes to half believe that it is calmer or wilder than others
+_USUAL = 20.0
+# values below zero by no more than this share of the largest are taken for an offset of what cannot be negative
+_SLIGHT = 0.02
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class AnchorGrid:
     smoothings: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 0.95)
     transforms: tuple[str, ...] = TRANSFORMS
     # share of the plain members, which the ensemble keeps whatever their errors: a hedge against a wrong choice
-    plain_share: float = 0.25
+    plain_share: float = 0.1
     plain_penalty: float = 0.3
     # log-likelihood differences are divided by this, or by a share of the rows, before they become weights
     min_temperature: float = 20.0
@@ -54,8 +58,9 @@ class Anchors:
     """K members of one series.
 
     Attributes:
-        unit: a power of two by which y is divided first, 1 unless the values are huge or tiny.
-        low, high: y over `unit` that no forecast leaves: the range of the data, wider by 100 of it on both sides.
+        offset: what is subtracted from y first, 0 unless its least value lies slightly below zero.
+        unit: a power of two by which y is divided then, 1 unless the values are huge or tiny.
+        low, high: (y − offset)/unit that no forecast leaves: the range of the data, wider by 100 of it on both sides.
         transform: name of f per member, [K].
         centre, spread: μ and s of z, [K].
         ceiling: a bound on the z that an exponential may reach, [K].
@@ -64,12 +69,15 @@ class Anchors:
         feature_weights: of the features known in advance, [K, F].
         intercept: [K].
         noise_scale: standard deviation of the leave-one-out errors in z, [K].
+        unrest: how much more than usual the series errs at each place in its seasons, [K, places].
         weight: share of each member, sums to one, [K].
         values, errors: z and e with gaps filled in, [K, time].
-        residuals: leave-one-out errors over `noise_scale`, NaN where the series is missing or too young, [K, time].
+        residuals: leave-one-out errors over `noise_scale` and `unrest`, NaN where the series is missing or too young,
+            [K, time].
     """
 
     rhythm: Rhythm
+    offset: float
     unit: float
     low: float
     high: float
@@ -83,6 +91,7 @@ class Anchors:
     feature_weights: Array
     intercept: Array
     noise_scale: Array
+    unrest: Array
     weight: Array
     values: Array
     errors: Array
@@ -91,7 +100,11 @@ class Anchors:
     @property
     def fitted(self) -> Array:
         """ẑ of every time as a forecaster who had not seen it would say, [K, time]."""
-        return self.values - self.residuals * self.noise_scale[:, None]
+        return self.values - self.residuals * self.noise(np.arange(self.values.shape[1]))
+
+    def noise(self, times: NDArray[np.intp]) -> Array:
+        """Standard deviation of what is added to ẑ at these times, [K, times]."""
+        return self.noise_scale[:, None] * self.unrest[:, times % self.unrest.shape[1]]
 
 
 @dataclass(frozen=True)
@@ -117,12 +130,17 @@ class Smoother:
             recall[place + 1], forget[place + 1] = -recall[0], self.theta * self.season_theta
         return recall, forget
 
-    def errors(self, values: Array, near: list[int]) -> Array:
+    def errors(self, values: Array) -> Array:
         """e_t along values [time]; zero before the first value that can be predicted."""
-        recall, forget = self.weights(near)
-        changes = lfilter(_polynomial(near, -recall), [1.0], values)
-        changes[: self.step + self.season] = 0.0
-        return lfilter([1.0], _polynomial(near, forget), changes)
+        errors = values.copy()
+        for lag in [1] * self.step + [self.season] * (self.season > 0):
+            errors[lag:] = errors[lag:] - errors[:-lag]
+        errors[: self.step + self.season] = 0.0
+        # the polynomial (1 − θB)(1 − ΘB^m) is undone factor by factor, the second along each season's place
+        if self.season_theta:
+            rounds = np.pad(errors, (0, -len(errors) % self.season)).reshape(-1, self.season)
+            errors = lfilter([1.0], [1.0, -self.season_theta], rounds, axis=0).ravel()[: len(errors)]
+        return lfilter([1.0], [1.0, -self.theta], errors) if self.theta else errors
 
 
 def smoothers(levels: tuple[float, ...], rhythm: Rhythm) -> list[Smoother]:
@@ -136,19 +154,11 @@ def smoothers(levels: tuple[float, ...], rhythm: Rhythm) -> list[Smoother]:
     ]
 
 
-def _polynomial(near: list[int], weights: Array) -> Array:
-    """1 + Σ weight · B^lag."""
-    polynomial = np.zeros(near[-1] + 1)
-    polynomial[0] = 1.0
-    polynomial[near] += weights
-    return polynomial
-
-
 def forward(transform: str, values: Array) -> Array:
     """f(y) of a transform by name."""
     match transform:
         case "root":
-            return np.sqrt(values)
+            return np.sqrt(np.maximum(values, 0.0))
         case "log":
             return np.log(values)
     return values
@@ -162,14 +172,15 @@ def fit_anchors(
     Only what comes before `until` is learned from; later residuals are those of a forecaster who had not seen them.
     """
     until = len(y) if until is None else until
-    unit = _unit(y[:until])
-    y = y / unit
+    offset, unit = _offset(y[:until]), _unit(y[:until])
+    y = (y - offset) / unit
     low, high = y[:until].min(), y[:until].max()
     margin = _FURTHEST * (high - low)
     # a season that the series has not seen twice cannot be told from chance
     longest = min(until / 2, _latest_start(observed[:until]))
     filters = [each for each in smoothers(grid.smoothings, rhythm) if each.season < longest]
-    allowed = [name for name in grid.transforms if _allowed(name, y)] or ["identity"]
+    # later values may lie below: a root takes them for zero, a logarithm cannot
+    allowed = [name for name in grid.transforms if _allowed(name, y if name == "log" else y[:until])] or ["identity"]
     designs = [_Design(name, y, observed, features, rhythm, filters, until) for name in allowed]
     # [transform, penalty, filter] flattened
     scores = np.concatenate([design.score(penalty) for design in designs for penalty in grid.penalties])
@@ -187,7 +198,8 @@ def fit_anchors(
         members.append(plain.member(grid.plain_penalty, _plainest(filters)))
         weight = np.append(weight * (1 - grid.plain_share), grid.plain_share)
     columns = {name: np.stack([member[name] for member in members]) for name in members[0]}
-    return Anchors(rhythm=rhythm, unit=unit, low=low - margin, high=high + margin, weight=weight, **columns)
+    low, high = low - margin, high + margin
+    return Anchors(rhythm=rhythm, offset=offset, unit=unit, low=low, high=high, weight=weight, **columns)
 
 
 class _Design:
@@ -205,16 +217,17 @@ class _Design:
         self.lags = [lag for lag in rhythm.lags if lag < max(longest, 2)]
         first = max(self.lags[-1], *(each.step + each.season for each in filters))
         self.times = np.arange(first, len(y))[observed[first:]]
-        self.num_rows = int((self.times < until).sum())
+        self.learned = self.times < until
+        self.num_rows = int(self.learned.sum())
         inputs = [np.stack([self.z[self.times - lag] for lag in self.lags], axis=1), features[self.times]]
         self.inputs = np.concatenate(inputs, axis=1)
-        self.middle = self.inputs[: self.num_rows].mean(axis=0)
+        self.middle = self.inputs[self.learned].mean(axis=0)
         self.inputs = np.concatenate([self.inputs - self.middle, np.ones((len(self.times), 1))], axis=1)
-        self.left, self.singular, self.right = np.linalg.svd(self.inputs[: self.num_rows], full_matrices=False)
-        self.errors = np.stack([smoother.errors(self.z, rhythm.near) for smoother in filters])
-        self.targets = self.errors[:, self.times[: self.num_rows]].T
+        self.left, self.singular, self.right = np.linalg.svd(self.inputs[self.learned], full_matrices=False)
+        self.errors = np.stack([smoother.errors(self.z) for smoother in filters])
+        self.targets = self.errors[:, self.times[self.learned]].T
         self.projected = self.left.T @ self.targets
-        self.log_jacobian = _log_jacobian(name, y[self.times[: self.num_rows]]) - self.num_rows * np.log(self.spread)
+        self.log_jacobian = _log_jacobian(name, y[self.times[self.learned]]) - self.num_rows * np.log(self.spread)
 
     def left_out(self, penalty: float, number: slice) -> Array:
         """Leave-one-out errors of the filters in `number`, centred, [rows, filters]."""
@@ -237,10 +250,12 @@ class _Design:
         w = self.right.T @ (gain * self.projected[:, number])
         errors = self.errors[number]
         known = self.left_out(penalty, slice(number, number + 1))[:, 0]
-        later = errors[self.times[self.num_rows :]] - self.inputs[self.num_rows :] @ w
         scale = max(known.std(), _TINY)
         residuals = np.full(len(self.z), np.nan)
-        residuals[self.times] = np.concatenate([known, later]) / scale
+        residuals[self.times] = (errors[self.times] - self.inputs @ w) / scale
+        residuals[self.times[self.learned]] = known / scale
+        unrest = _unrest(known / scale, self.times[self.learned], self.rhythm)
+        residuals /= unrest[np.arange(len(residuals)) % len(unrest)]
         lag_weights = np.zeros(len(self.rhythm.lags))
         lag_weights[: len(self.lags)] = w[: len(self.lags)]
         recall, forget = self.filters[number].weights(self.rhythm.near)
@@ -255,10 +270,23 @@ class _Design:
             "feature_weights": w[len(self.lags) : -1],
             "intercept": w[-1] - w[:-1] @ self.middle,
             "noise_scale": np.array(scale),
+            "unrest": unrest,
             "values": self.z,
             "errors": errors,
             "residuals": residuals,
         }
+
+
+def _unrest(residuals: Array, times: NDArray[np.intp], rhythm: Rhythm) -> Array:
+    """Spread of residuals [rows] at each place of the season, then of the long one, where there is enough to tell."""
+    unrest = np.ones(max(rhythm.season, rhythm.long_season))
+    for season in (rhythm.season, rhythm.long_season):
+        if season > 1:
+            squares = (residuals / unrest[times % len(unrest)]) ** 2
+            sums, counts = (np.bincount(times % season, weights, minlength=season) for weights in (squares, None))
+            calm = np.sqrt((_USUAL + sums) / (_USUAL + counts))
+            unrest *= calm[np.arange(len(unrest)) % season]
+    return unrest
 
 
 def _latest_start(observed: Mask) -> int:
@@ -271,6 +299,11 @@ def _plainest(filters: list[Smoother]) -> int:
     unsmoothed = [(each.step, -each.season, number) for number, each in enumerate(filters) if not each.smooths]
     seasonal = [entry for entry in unsmoothed if entry[1]]
     return max(seasonal or unsmoothed)[2]
+
+
+def _offset(y: Array) -> float:
+    """The least value if it is slightly below zero, like the power of a wind farm that stands still; otherwise 0."""
+    return float(y.min()) if -_SLIGHT * y.max() <= y.min() < 0 else 0.0
 
 
 def _unit(y: Array) -> float:

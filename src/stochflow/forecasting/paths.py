@@ -30,9 +30,10 @@ class Starts:
         values, errors: z and e before the origin, latest last, [rows, W].
         residuals: surprises before the origin, latest last, [rows, R].
         offsets: the anchor's intercept, calendar and features at each step ahead, [rows, steps].
+        noise: the scale of surprises at each step ahead, [rows, steps].
         outside: what the network is told of each step ahead, [rows, steps, F].
         recall, forget, lag_weights: the anchor's weights, [rows, near], [rows, near], [rows, lags].
-        scale: noise scale, ceiling, centre, spread, the transform's number, unit, low and high, [rows, 8].
+        scale: ceiling, centre, spread, the transform's number, unit, offset, low and high, [rows, 8].
         context: row of the context's vector, [rows].
     """
 
@@ -40,6 +41,7 @@ class Starts:
     errors: Tensor
     residuals: Tensor
     offsets: Tensor
+    noise: Tensor
     outside: Tensor
     recall: Tensor
     forget: Tensor
@@ -66,10 +68,11 @@ def starts(series: Series, anchors: Anchors, origins: list[int], horizon: int, n
     residuals = np.nan_to_num(_before(anchors.residuals, member, origin, past, fill=0.0))
     offsets = np.einsum("rhf,rf->rh", outside, anchors.feature_weights[member]) + anchors.intercept[member, None]
     numbers = np.array([_TRANSFORM_NUMBER[name] for name in anchors.transform])
-    columns = (anchors.noise_scale, anchors.ceiling, anchors.centre, anchors.spread, numbers)
-    shared = np.tile([anchors.unit, anchors.low, anchors.high], (len(member), 1))
+    noise = anchors.noise_scale[member, None] * anchors.unrest[member[:, None], ahead % anchors.unrest.shape[1]]
+    columns = (anchors.ceiling, anchors.centre, anchors.spread, numbers)
+    shared = np.tile([anchors.unit, anchors.offset, anchors.low, anchors.high], (len(member), 1))
     scale = np.concatenate([np.stack(columns, axis=1)[member], shared], axis=1)
-    rows = (values, errors, residuals, offsets, outside)
+    rows = (values, errors, residuals, offsets, noise, outside)
     weights = (anchors.recall[member], anchors.forget[member], anchors.lag_weights[member], scale)
     tensors = [torch.as_tensor(array, dtype=torch.float64) for array in (*rows, *weights)]
     tensors.append(torch.as_tensor(np.repeat(np.arange(len(origins)), num_paths)))
@@ -105,7 +108,7 @@ def sample_paths(
         torch.cat([before, before.new_zeros(rows, steps)], dim=1)
         for before in (start.values, start.errors, start.residuals)
     )
-    noise_scale, ceiling, centre, spread, transform, unit, low, high = start.scale.unbind(dim=1)
+    ceiling, centre, spread, transform, unit, offset, low, high = start.scale.unbind(dim=1)
     context = contexts[start.context] if contexts is not None else None
     uniform = torch.rand(steps, 3, rows, dtype=torch.float64, generator=generator)
     guided = torch.rand(rows, dtype=torch.float64, generator=generator) < trust
@@ -123,13 +126,13 @@ def sample_paths(
             heads = network(state_features(*seen, rhythm), context)
             surprise = torch.where(guided, _moved(surprise, heads, network.intentions, uniform[step, 1]), surprise)
         surprise = bins.spread(bins.encode(surprise), uniform[step, 2])
-        value = (fitted + noise_scale * surprise).clamp(-_LIMIT, _LIMIT)
+        value = (fitted + start.noise[:, step] * surprise).clamp(-_LIMIT, _LIMIT)
         value = torch.minimum(value, ceiling)
         values[:, now], errors[:, now] = value, value - smooth
-        residuals[:, past + step] = (value - fitted) / noise_scale
+        residuals[:, past + step] = (value - fitted) / start.noise[:, step]
     y = _inverse(transform.unsqueeze(-1), values[:, window:] * spread.unsqueeze(-1) + centre.unsqueeze(-1))
     y = torch.minimum(torch.maximum(y, low.unsqueeze(-1)), high.unsqueeze(-1))
-    return y * unit.unsqueeze(-1)
+    return y * unit.unsqueeze(-1) + offset.unsqueeze(-1)
 
 
 def _moved(surprise: Tensor, heads: ForecastHeads, intentions: Tensor, uniform: Tensor) -> Tensor:

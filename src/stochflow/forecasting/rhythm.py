@@ -13,6 +13,7 @@ YEAR_IN_DAYS = 365.25
 MAX_SEASON = 10_000
 _MOST_DIGITS = 18
 NUM_RECENT_LAGS = 14
+_MOST_SEASONS = 7
 
 
 @dataclass(frozen=True)
@@ -25,12 +26,14 @@ class Rhythm:
 
     @property
     def lags(self) -> list[int]:
-        """Lags 1–14 and those around one and two seasons."""
+        """Lags 1–14, those around one and two seasons, and every season of a long one of up to seven."""
         lags = set(range(1, NUM_RECENT_LAGS + 1))
         if self.season > 1:
             lags |= {self.season - 1, self.season, self.season + 1, 2 * self.season, 2 * self.season + 1}
         if self.long_season:
-            lags |= {self.long_season - 1, self.long_season, self.long_season + 1}
+            lags |= {self.long_season - 1, self.long_season, self.long_season + 1, 2 * self.long_season}
+            if self.long_season <= _MOST_SEASONS * self.season:
+                lags |= set(range(self.season, self.long_season, self.season))
         return sorted(lag for lag in lags if lag >= 1)
 
     @property

@@ -29,6 +29,8 @@ _INTENTION_UNIT, _INTENTION_REACH = 0.35, 4.0
 _HELD_OUT, _HELD_OUT_HORIZONS, _MAX_HELD_OUT = 0.2, 16, 0.35
 # values that must remain to learn from when some are held out
 _MIN_TRAINED = 36
+# residuals of a series that are enough to draw the noise's curve
+_MOST_RESIDUALS = 200_000
 # horizons of held-out data that it takes to half trust a network
 _DOUBT = 5.0
 
@@ -61,6 +63,7 @@ def fit_world(panel: list[Series], rhythm: Rhythm, config: ForecastConfig, until
     for fitted, end in zip(anchors, ends, strict=True):
         known = fitted.residuals[:, :end]
         known = known[:, np.isfinite(known[0])]
+        known = known[:, :: -(-known.size // _MOST_RESIDUALS)]
         residuals.append(known.ravel())
         weights.append(np.repeat(fitted.weight / known.shape[1], known.shape[1]))
     pooled = np.concatenate(residuals)
