@@ -184,9 +184,9 @@ def tasks() -> None:
 @app.command()
 def methods() -> None:
     """List the methods."""
-    table = Table("method", "what it minimises", "what it may use")
+    table = Table("method", "what it minimises", "what it may use", "reference")
     for name, found in METHODS.items():
-        table.add_row(name, found.description, found.uses)
+        table.add_row(name, found.description, found.uses, found.reference)
     console.print(table)
 
 

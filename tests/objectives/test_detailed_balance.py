@@ -24,13 +24,15 @@ from stochflow.logmath import log_marginal, safe_log
 from stochflow.models.dynamics import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork, Heads
 from stochflow.objectives.base import Learner
-from stochflow.objectives.detailed_balance import DetailedBalance, balance_loss, db_residual, terminal_flows
+from stochflow.objectives.detailed_balance import DetailedBalance, db_residual
 from stochflow.objectives.divergence import (
     marginal_balance_residual,
     reward_adjusted_diff,
     state_kl,
     trajectory_kl_loss,
 )
+from stochflow.objectives.flows import terminal_flows
+from stochflow.objectives.losses import balance_loss
 from stochflow.planning.memory import ScoreMemory
 from stochflow.replay import Replay
 from stochflow.seeding import Generators

@@ -27,6 +27,7 @@ from stochflow.objectives.divergence import (
     trajectory_kl_loss,
 )
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
+from stochflow.objectives.flows import child_flows
 from stochflow.planning.memory import ScoreMemory
 from stochflow.replay import Replay
 from stochflow.seeding import Generators
@@ -465,7 +466,7 @@ def flow_alone(network: FlowNetwork, prefix: list[int]) -> float:
 def test_child_flows_equal_each_child_alone(network: FlowNetwork, generator: torch.Generator) -> None:
     outcomes = torch.randint(3, (5, 4), generator=generator)
     before = outcomes.clone()
-    flows = BootstrappedKL(make_learner(network)).child_flows(outcomes, 0)
+    flows = child_flows(make_learner(network), outcomes, 0)
     assert torch.equal(outcomes, before)
     expected = [
         [[flow_alone(network, [*row[:depth], token]) for token in range(3)] for depth in range(4)]
@@ -475,9 +476,9 @@ def test_child_flows_equal_each_child_alone(network: FlowNetwork, generator: tor
 
 
 def test_paid_leaves_count_their_reward_and_unpaid_ones_the_network(network: FlowNetwork) -> None:
-    objective = BootstrappedKL(make_learner(network, reward=Reward(beta=3.0, floor=1e-6, ramp=10.0)))
-    objective.learner.memory.pay(torch.tensor([[0, 1, 2, 1], [2, 2, 2, 2]]), lambda tokens: tokens.double()[:, 0] + 0.5)
-    flows = objective.child_flows(torch.tensor([[0, 1, 2, 0]]), step=10)
+    learner = make_learner(network, reward=Reward(beta=3.0, floor=1e-6, ramp=10.0))
+    learner.memory.pay(torch.tensor([[0, 1, 2, 1], [2, 2, 2, 2]]), lambda tokens: tokens.double()[:, 0] + 0.5)
+    flows = child_flows(learner, torch.tensor([[0, 1, 2, 0]]), step=10)
     beta = 2.0  # halfway up the ramp
     assert flows[0, 3, 1].item() == pytest.approx(beta * math.log(0.5), abs=1e-6)
     for token in (0, 2):
