@@ -190,12 +190,6 @@ def test_the_root_is_trained_and_the_leaves_own_flow_is_not(generator: torch.Gen
     torch.testing.assert_close(trained.log_backward.grad.sum(dim=-1).roll(-1, 1), -expected, atol=1e-9, rtol=0)
 
 
-def test_terminal_flows_put_the_reward_at_the_end() -> None:
-    log_flow = torch.tensor([[9.0, 1.0, 2.0, 8.0], [9.0, 3.0, 4.0, 8.0]])
-    flows = terminal_flows(log_flow, torch.tensor([-1.0, -2.0], dtype=torch.float64))
-    assert torch.equal(flows, torch.tensor([[1.0, 2.0, -1.0], [3.0, 4.0, -2.0]]))
-
-
 def test_the_gradient_agrees_with_finite_differences(generator: torch.Generator) -> None:
     shape = (3, 2)
     log_flow, log_next_flow = (torch.randn(shape, dtype=torch.float64, generator=generator) for _ in range(2))
