@@ -15,7 +15,7 @@ from stochflow.config import ObjectiveConfig, resolve
 from stochflow.enumerated.tree import attainable_optimum, kl_to_target, terminal_log_probs
 from stochflow.logmath import log_marginal, safe_log
 from stochflow.models.dynamics import DynamicsModel, KnownDynamics
-from stochflow.models.flow_network import FlowNetwork, Heads
+from stochflow.models.flow_network import Heads
 from stochflow.objectives.base import Learner
 from stochflow.objectives.divergence import (
     BootstrappedKL,
