@@ -67,8 +67,12 @@ def main() -> None:
         for noise in given.noise
         for seed in range(given.seeds)
     ]
+    rows = []
     with multiprocessing.get_context("spawn").Pool(given.jobs, maxtasksperchild=1) as pool:
-        frame = pd.DataFrame(pool.map(run_case, cases, chunksize=1))
+        for row in pool.imap(run_case, cases):
+            rows.append(row)
+            print(f"{len(rows)}/{len(cases)}  {row}", flush=True)
+    frame = pd.DataFrame(rows)
     RESULTS.mkdir(exist_ok=True)
     frame.to_csv(RESULTS / "fixed_points.csv", index=False)
     publish(frame, "fixed_points", "TFBind8 SIX6, β = 3: total variation to R/Z, to EDB's exact solution, and its own")
