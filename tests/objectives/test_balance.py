@@ -100,12 +100,15 @@ def every_trajectory(channel: Channel) -> Trajectories:
     return Trajectories(intentions, outcomes, valid, score(outcomes), torch.zeros(outcomes.shape))
 
 
-def settle(channel: Channel, num_sweeps: int = 250, **settings: Any) -> tuple[TabularNetwork, Objective]:
+def settle(
+    channel: Channel, num_sweeps: int = 250, remember: bool = True, **settings: Any
+) -> tuple[TabularNetwork, Objective]:
     """The network where an objective comes to rest, every possible transition in every sweep."""
     network = TabularNetwork()
     objective = make_objective(make_learner(network, channel, **settings))
     batch = every_trajectory(channel)
-    objective.learner.memory.pay(batch.outcomes, score)
+    if remember:
+        objective.learner.memory.pay(batch.outcomes, score)
     optimiser = torch.optim.Adam(network.parameters(), fused=True)
     for sweep in range(num_sweeps):
         optimiser.param_groups[0]["lr"] = 0.15 * (1.0 + math.cos(math.pi * sweep / num_sweeps))
@@ -258,6 +261,11 @@ def test_expected_balance_under_noise_settles_at_its_own_solution_which_is_not_t
     assert objective.log_z() == pytest.approx(exact.log_z, abs=1e-3)
     assert tv_to_target(sampled(network, channel), exact.log_probs) < 1e-3
     assert tv_to_target(sampled(network, channel), LOG_REWARD) > 0.05
+
+
+def test_expected_balance_needs_no_memory_where_the_flow_head_knows_the_leaves() -> None:
+    network, _ = settle(SLIP, remember=False, kind="expected-balance")
+    assert tv_to_target(sampled(network, SLIP), expected_balance(LOG_REWARD, SLIP, LENGTH).log_probs) < 1e-3
 
 
 @pytest.mark.parametrize("backward", ["learned", "posterior"])
