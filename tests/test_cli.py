@@ -118,6 +118,9 @@ def test_tasks_and_methods_are_listed_by_name(run_cli: Stochflow) -> None:
     result = run_cli("methods")
     assert result.code == 0
     assert all(name in result.out for name in METHODS)
+    # every row of the table has what it is, what it may use, and where it comes from
+    assert all(heading in result.out for heading in ("what it minimises", "what it may use", "reference"))
+    assert result.out.count("arXiv") >= len([found for found in METHODS.values() if "arXiv" in found.reference])
 
 
 def test_the_printed_config_loads_back(run_cli: Stochflow, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Settings are layered, checked and explained before anything starts."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,7 @@ def test_noise_as_an_argument_leaves_nothing_of_a_channel_in_the_file(
         ("reward.floor", float("inf"), "'reward.floor'", "finite"),
         ("model.kmers", [], "'model.kmers'", "at least 1 item"),
         ("model.kmers", [2, 3], "'model'", "must contain 1"),
-        ("objective.kind", "tb", "'objective.kind'", "'detailed-balance' or 'kl'"),
+        ("objective.kind", "tb", "'objective.kind'", "'detailed-balance', "),
         ("objective.gammas", [0.5, 1.0], "'objective'", "strictly between 0 and 1"),
         ("objective.quantile", 0.5, "'objective.quantile'", "greater than 0.5"),
         ("exploration.epsilon", 1.01, "'exploration.epsilon'", "less than or equal to 1"),
@@ -144,6 +145,35 @@ def test_a_setting_that_cannot_be_used_is_named_with_its_remedy(key: str, value:
 def test_text_where_a_number_or_a_switch_belongs_is_refused(key: str, text: str) -> None:
     with pytest.raises(ConfigError, match=key):
         resolve([nested(key, text)])
+
+
+@pytest.mark.parametrize(
+    ("objective", "remedy"),
+    [
+        ({"loss": "linex"}, "set loss to squared"),
+        ({"path": "realised"}, "set path to intended"),
+        ({"kind": "expected-balance", "path": "realised"}, "set path to intended"),
+        ({"backward": "posterior"}, "set backward to learned"),
+        ({"kind": "expected-balance", "backward": "uniform"}, "set backward to learned"),
+        ({"kind": "detailed-balance", "path": "realised", "backward": "uniform"}, "set backward to learned"),
+        ({"kind": "trajectory-balance", "decay": 0.5}, "leave it out"),
+        ({"kind": "subtrajectory-balance", "decay": 0.0}, "greater than 0"),
+        ({"kind": "detailed-balance", "loss": "cubed"}, "'shifted-cosh'"),
+    ],
+)
+def test_options_of_balance_that_do_not_fit_together_are_refused(objective: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(ConfigError, match="'objective") as caught:
+        resolve([{"objective": objective}])
+    assert remedy in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_options_of_balance_that_do_fit_are_taken() -> None:
+    for kind in ("detailed-balance", "trajectory-balance", "subtrajectory-balance"):
+        for backward in ("uniform", "posterior"):
+            resolve([{"objective": {"kind": kind, "backward": backward, "loss": "shifted-cosh"}}])
+        resolve([{"objective": {"kind": kind, "path": "realised", "loss": "linex"}}])
+    resolve([{"objective": {"kind": "expected-balance", "loss": "linex-reversed"}}])
 
 
 def test_several_mistakes_are_counted() -> None:
@@ -302,6 +332,24 @@ def test_every_setting_is_described_and_the_annotated_yaml_shows_it() -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_every_preset_holds_known_settings_only(method: str) -> None:
     assert api.resolve_config([{"method": method}]).method == method
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_says_what_it_is_what_it_uses_and_where_it_comes_from(method: str) -> None:
+    found = METHODS[method]
+    assert found.description.endswith(".")
+    assert found.uses
+    assert re.search(r"docs/method\.md|\b(19|20)\d\d\b", found.reference)  # our own page, or a year
+
+
+def test_balance_conditions_differ_in_the_condition_alone() -> None:
+    shared = [
+        {key: value for key, value in method.settings.items() if key != "objective"}
+        for method in METHODS.values()
+        if "balance" in method.settings.get("objective", {}).get("kind", "kl")
+    ]
+    assert len(shared) == 6
+    assert all(settings == shared[0] for settings in shared)
 
 
 def test_an_unknown_method_or_task_lists_the_ones_there_are() -> None:

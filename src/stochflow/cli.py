@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
 
 from stochflow import __version__, api
 from stochflow.config import annotated_yaml, parse_assignment, read_yaml
@@ -184,9 +184,10 @@ def tasks() -> None:
 @app.command()
 def methods() -> None:
     """List the methods."""
-    table = Table("method", "what it minimises", "what it may use")
+    names = Column("method", min_width=max(map(len, METHODS)))
+    table = Table(names, "what it minimises", "what it may use", "reference")
     for name, found in METHODS.items():
-        table.add_row(name, found.description, found.uses)
+        table.add_row(name, found.description, found.uses, found.reference)
     console.print(table)
 
 

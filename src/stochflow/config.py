@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from stochflow.errors import ConfigError
 
 _BATCHES_KEPT = 64
+_DECAY = 0.9
+
+LossShape = Literal["squared", "linex", "linex-half", "linex-reversed", "shifted-cosh"]
 
 
 class Settings(BaseModel):
@@ -101,7 +104,17 @@ class DynamicsConfig(Settings):
 class ObjectiveConfig(Settings):
     """What the policy minimises."""
 
-    kind: Literal["detailed-balance", "kl"] = Field("kl", description="Balance condition or divergence.")
+    kind: Literal["detailed-balance", "trajectory-balance", "subtrajectory-balance", "expected-balance", "kl"] = Field(
+        "kl", description="Balance condition or divergence."
+    )
+    path: Literal["intended", "realised"] = Field(
+        "intended", description="Balance what was meant, or, blind to noise, what came (balance along a path)."
+    )
+    backward: Literal["learned", "uniform", "posterior"] = Field(
+        "learned", description="π_B over intentions: a head, 1/K, or πP̂/M (balance along the intended path)."
+    )
+    loss: LossShape = Field("squared", description="What a residual δ costs (balance).")
+    decay: float = Field(_DECAY, gt=0, le=100, description="λ, weight per step of a stretch (subtrajectory balance).")
     scope: Literal["trajectory", "state"] = Field("state", description="KL over whole trajectories or per state.")
     values: Literal["planned", "bootstrapped"] = Field("planned", description="Where the state scope takes V from.")
     gammas: list[float] = Field([0.5], min_length=1, description="γ of the entropy ratio; several are averaged.")
@@ -115,6 +128,23 @@ class ObjectiveConfig(Settings):
     def _gammas_in_range(self) -> "ObjectiveConfig":
         if not all(0.0 < gamma < 1.0 for gamma in self.gammas):
             raise ValueError("every γ must lie strictly between 0 and 1")
+        return self
+
+    @model_validator(mode="after")
+    def _balance_settings_fit(self) -> "ObjectiveConfig":
+        along_path = self.kind in ("detailed-balance", "trajectory-balance", "subtrajectory-balance")
+        if self.loss != "squared" and not along_path and self.kind != "expected-balance":
+            raise ValueError(
+                f"loss '{self.loss}' needs residuals, which '{self.kind}' has none of; set loss to squared"
+            )
+        if self.path == "realised" and not along_path:
+            raise ValueError(f"kind '{self.kind}' follows no path; set path to intended or choose a balance along one")
+        if self.backward != "learned" and (not along_path or self.path == "realised"):
+            raise ValueError(
+                f"backward '{self.backward}' needs a balance along the intended path; set backward to learned"
+            )
+        if self.decay != _DECAY and self.kind != "subtrajectory-balance":
+            raise ValueError(f"decay belongs to subtrajectory-balance and means nothing to '{self.kind}'; leave it out")
         return self
 
 

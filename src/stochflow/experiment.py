@@ -27,7 +27,10 @@ from stochflow.models.transformer import TransformerBody
 from stochflow.objectives.base import Learner, Objective
 from stochflow.objectives.detailed_balance import DetailedBalance
 from stochflow.objectives.divergence import BootstrappedKL, TrajectoryKL
+from stochflow.objectives.expected_balance import ExpectedBalance
 from stochflow.objectives.planned import PlannedKL
+from stochflow.objectives.subtrajectory_balance import SubtrajectoryBalance
+from stochflow.objectives.trajectory_balance import TrajectoryBalance
 from stochflow.planning.memory import ScoreMemory
 from stochflow.replay import Replay
 from stochflow.runs import RunDirectory
@@ -37,6 +40,13 @@ from stochflow.tasks import Reward, Task, make_task
 from stochflow.trainer import Record, Trainer
 
 Listener = Callable[[Record, float], None]
+
+_BALANCES: dict[str, type[Objective]] = {
+    "detailed-balance": DetailedBalance,
+    "trajectory-balance": TrajectoryBalance,
+    "subtrajectory-balance": SubtrajectoryBalance,
+    "expected-balance": ExpectedBalance,
+}
 
 
 @dataclass(frozen=True)
@@ -99,8 +109,8 @@ def make_network(model: ModelConfig, task: Task) -> FlowNetwork:
 def make_objective(learner: Learner) -> Objective:
     """The objective that the config names."""
     config = learner.config.objective
-    if config.kind == "detailed-balance":
-        return DetailedBalance(learner)
+    if config.kind in _BALANCES:
+        return _BALANCES[config.kind](learner)
     if config.scope == "trajectory":
         return TrajectoryKL(learner)
     return PlannedKL(learner) if config.values == "planned" else BootstrappedKL(learner)

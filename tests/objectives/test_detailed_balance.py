@@ -24,13 +24,15 @@ from stochflow.logmath import log_marginal, safe_log
 from stochflow.models.dynamics import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork, Heads
 from stochflow.objectives.base import Learner
-from stochflow.objectives.detailed_balance import DetailedBalance, balance_loss, db_residual, terminal_flows
+from stochflow.objectives.detailed_balance import DetailedBalance, db_residual
 from stochflow.objectives.divergence import (
     marginal_balance_residual,
     reward_adjusted_diff,
     state_kl,
     trajectory_kl_loss,
 )
+from stochflow.objectives.flows import terminal_flows
+from stochflow.objectives.losses import balance_loss
 from stochflow.planning.memory import ScoreMemory
 from stochflow.replay import Replay
 from stochflow.seeding import Generators
@@ -186,12 +188,6 @@ def test_the_root_is_trained_and_the_leaves_own_flow_is_not(generator: torch.Gen
     assert torch.equal(trained.log_flow.grad[:, -1], torch.zeros(len(OUTCOMES), dtype=torch.float64))
     torch.testing.assert_close(trained.log_policy.grad.sum(dim=-1), expected, atol=1e-9, rtol=0)
     torch.testing.assert_close(trained.log_backward.grad.sum(dim=-1).roll(-1, 1), -expected, atol=1e-9, rtol=0)
-
-
-def test_terminal_flows_put_the_reward_at_the_end() -> None:
-    log_flow = torch.tensor([[9.0, 1.0, 2.0, 8.0], [9.0, 3.0, 4.0, 8.0]])
-    flows = terminal_flows(log_flow, torch.tensor([-1.0, -2.0], dtype=torch.float64))
-    assert torch.equal(flows, torch.tensor([[1.0, 2.0, -1.0], [3.0, 4.0, -2.0]]))
 
 
 def test_the_gradient_agrees_with_finite_differences(generator: torch.Generator) -> None:

@@ -15,7 +15,7 @@ from stochflow.config import ObjectiveConfig, resolve
 from stochflow.enumerated.tree import attainable_optimum, kl_to_target, terminal_log_probs
 from stochflow.logmath import log_marginal, safe_log
 from stochflow.models.dynamics import DynamicsModel, KnownDynamics
-from stochflow.models.flow_network import FlowNetwork, Heads
+from stochflow.models.flow_network import Heads
 from stochflow.objectives.base import Learner
 from stochflow.objectives.divergence import (
     BootstrappedKL,
@@ -444,44 +444,6 @@ def test_policy_flow_and_dynamics_each_learn_from_their_own_loss(generator: torc
     assert flow.grad.abs().min() > 0
     assert logits.grad.abs().min() > 0
     assert all(parameter.grad is None for parameter in dynamics.parameters())
-
-
-@pytest.fixture
-def network(generator: torch.Generator) -> FlowNetwork:
-    """Three tokens, four steps, no two prefixes alike."""
-    network = FlowNetwork(3, 4, (1, 2), 16, 1)
-    network.initialise(generator)
-    with torch.no_grad():
-        for head in (network.policy_head, network.backward_head, network.flow_head):
-            head.weight.normal_(generator=generator)
-    return network.double()
-
-
-def flow_alone(network: FlowNetwork, prefix: list[int]) -> float:
-    with torch.no_grad():
-        return network.all_prefixes(torch.tensor([prefix], dtype=torch.int64)).log_flow[0, -1].item()
-
-
-def test_child_flows_equal_each_child_alone(network: FlowNetwork, generator: torch.Generator) -> None:
-    outcomes = torch.randint(3, (5, 4), generator=generator)
-    before = outcomes.clone()
-    flows = BootstrappedKL(make_learner(network)).child_flows(outcomes, 0)
-    assert torch.equal(outcomes, before)
-    expected = [
-        [[flow_alone(network, [*row[:depth], token]) for token in range(3)] for depth in range(4)]
-        for row in outcomes.tolist()
-    ]
-    torch.testing.assert_close(flows, torch.tensor(expected, dtype=torch.float64), atol=1e-9, rtol=0)
-
-
-def test_paid_leaves_count_their_reward_and_unpaid_ones_the_network(network: FlowNetwork) -> None:
-    objective = BootstrappedKL(make_learner(network, reward=Reward(beta=3.0, floor=1e-6, ramp=10.0)))
-    objective.learner.memory.pay(torch.tensor([[0, 1, 2, 1], [2, 2, 2, 2]]), lambda tokens: tokens.double()[:, 0] + 0.5)
-    flows = objective.child_flows(torch.tensor([[0, 1, 2, 0]]), step=10)
-    beta = 2.0  # halfway up the ramp
-    assert flows[0, 3, 1].item() == pytest.approx(beta * math.log(0.5), abs=1e-6)
-    for token in (0, 2):
-        assert flows[0, 3, token].item() == pytest.approx(flow_alone(network, [0, 1, 2, token]), abs=1e-9)
 
 
 def test_bootstrapping_learns_from_the_fresh_batch_then_from_memory() -> None:

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from stochflow.logmath import log_marginal, masked_mean
 from stochflow.objectives.base import Objective, Terms
-from stochflow.objectives.detailed_balance import balance_loss
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
+from stochflow.objectives.flows import child_flows
+from stochflow.objectives.losses import balance_loss
 from stochflow.trajectory import Trajectories
 
 
@@ -112,15 +113,15 @@ class BootstrappedKL(Objective):
         heads = learner.network.all_prefixes(outcomes)
         log_policy, log_flow = heads.log_policy[:, :-1], heads.log_flow[:, :-1]
         log_marginals = log_marginal(log_policy, learner.log_dynamics(outcomes))
-        child_flows = self.child_flows(outcomes, step)
+        log_child_flows = child_flows(learner, outcomes, step)
         # averaged over all children under M, not over those that came: where balance is out of reach this, and only
         # this, leads log F to the soft value Σ_b M_b·(V_b − log M_b), whoever drew the trajectories
-        residual = marginal_balance_residual(log_flow.unsqueeze(-1), log_marginals, child_flows)
+        residual = marginal_balance_residual(log_flow.unsqueeze(-1), log_marginals, log_child_flows)
         expected = (log_marginals.detach().exp() * residual).sum(dim=-1)
         # complete sequences are states too: their flow learns log R, for children that were never paid for
         leaf_loss = (heads.log_flow[:, -1] - log_reward).square().mean()
         flow_loss = balance_loss(expected, valid) + leaf_loss
-        divergence = masked_mean(state_kl(log_marginals, child_flows, log_flow), valid)
+        divergence = masked_mean(state_kl(log_marginals, log_child_flows, log_flow), valid)
         entropy = entropy_terms(log_policy, valid.float(), learner.config.objective, progress)
         return {
             "loss": kl_divergence_loss(divergence, entropy) + learner.config.objective.flow_weight * flow_loss,
@@ -129,23 +130,6 @@ class BootstrappedKL(Objective):
             "log_entropy_ratio": entropy.log_ratio,
             "dynamics_loss": entropy.dynamics,
         }
-
-    @torch.no_grad()
-    def child_flows(self, outcomes: Tensor, step: int) -> Tensor:
-        """log F of all K children of every prefix; a paid leaf counts its log R; [batch, L] → [batch, L, K]."""
-        learner = self.learner
-        batch_size, length = outcomes.shape
-        num_tokens = learner.network.num_tokens
-        children = outcomes.repeat(1, length * num_tokens).view(batch_size, length, num_tokens, length).clone()
-        letters = torch.arange(num_tokens, device=outcomes.device)
-        steps = torch.arange(length, device=outcomes.device)
-        children[:, steps, :, steps] = letters.expand(length, batch_size, -1)
-        depths = (steps + 1).view(1, length, 1).expand(batch_size, -1, num_tokens)
-        flows = learner.network.at(children.flatten(0, 2), depths.reshape(-1)).log_flow.view(depths.shape)
-        paid = learner.memory.lookup(children[:, -1].flatten(0, 1).cpu())
-        log_reward = learner.reward.log_reward(paid, step).float().view(batch_size, num_tokens).to(flows.device)
-        flows[:, -1] = torch.where(log_reward.isnan(), flows[:, -1], log_reward)
-        return flows
 
     def log_z(self) -> float:
         return self.learner.root_log_flow()

@@ -1,0 +1,31 @@
+"""log F where a path goes on, and where it might have gone."""
+
+import torch
+from torch import Tensor
+
+from stochflow.objectives.base import Learner
+
+
+def terminal_flows(log_flow: Tensor, log_reward: Tensor) -> Tensor:
+    """log F(s') of every step with F(x) = R(x) at the end (`end_log_flow`); [batch, time + 1] → [batch, time]."""
+    return torch.cat([log_flow[:, 1:-1], log_reward.to(log_flow.dtype).unsqueeze(-1)], dim=1)
+
+
+@torch.no_grad()
+def child_flows(learner: Learner, outcomes: Tensor, step: int) -> Tensor:
+    """log F of all K children of every prefix; a paid leaf counts its log R; [batch, L] → [batch, L, K].
+
+    The flows are targets, without gradient. A leaf that was never paid for has the flow head's own guess.
+    """
+    batch_size, length = outcomes.shape
+    num_tokens = learner.network.num_tokens
+    children = outcomes.repeat(1, length * num_tokens).view(batch_size, length, num_tokens, length).clone()
+    letters = torch.arange(num_tokens, device=outcomes.device)
+    steps = torch.arange(length, device=outcomes.device)
+    children[:, steps, :, steps] = letters.expand(length, batch_size, -1)
+    depths = (steps + 1).view(1, length, 1).expand(batch_size, -1, num_tokens)
+    flows = learner.network.at(children.flatten(0, 2), depths.reshape(-1)).log_flow.view(depths.shape)
+    paid = learner.memory.lookup(children[:, -1].flatten(0, 1).cpu())
+    log_reward = learner.reward.log_reward(paid, step).float().view(batch_size, num_tokens).to(flows.device)
+    flows[:, -1] = torch.where(log_reward.isnan(), flows[:, -1], log_reward)
+    return flows

@@ -1,0 +1,37 @@
+"""Trajectory balance: the whole way down costs as much flow as it delivers; log Z is log F of the empty prefix.
+
+On the intended path it is SGFN-TB, with log P̂ and a backward policy over intentions; on the realised path GFN-TB.
+"""
+
+import torch
+from torch import Tensor
+
+from stochflow.config import ObjectiveConfig
+from stochflow.objectives.balance import PathBalance, Steps
+from stochflow.objectives.losses import balance_loss
+
+
+def tb_residual(log_flows: Tensor, log_ratio: Tensor, valid: Tensor) -> Tensor:
+    """δ = log Z + Σ_t (log π + log P̂ − log π_B) − log R(x) over the real steps; zero at balance.
+
+    A path that starts from a given prefix has that prefix's flow in the place of Z.
+
+    Args:
+        log_flows: log F of every state with log R(x) at the end, [batch, time + 1].
+        log_ratio: log π + log P̂ − log π_B of every step, [batch, time].
+        valid: [batch, time].
+
+    Returns:
+        [batch].
+    """
+    first = valid.int().argmax(dim=-1, keepdim=True)
+    log_start = log_flows.gather(-1, first).squeeze(-1)
+    return log_start + torch.where(valid, log_ratio, 0.0).sum(dim=-1) - log_flows[:, -1]
+
+
+class TrajectoryBalance(PathBalance):
+    """One residual per trajectory; of the flows only that of its start is learned."""
+
+    def loss(self, steps: Steps, config: ObjectiveConfig) -> Tensor:
+        residual = tb_residual(steps.log_flows, steps.log_ratio, steps.valid)
+        return balance_loss(residual, steps.valid.any(dim=-1), config.loss)
