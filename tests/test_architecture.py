@@ -17,6 +17,7 @@ ORDER = [
     ["channels", "tasks", "config", "methods", "sequences", "replay", "checkpoint"],
     ["enumerated", "models", "channel_config"],
     ["planning", "rollout"],
+    ["policies"],
     ["objectives", "evaluation"],
     ["trainer", "runs", "forecasting"],
     ["experiment"],

@@ -29,6 +29,7 @@ from stochflow.objectives.detailed_balance import DetailedBalance
 from stochflow.objectives.divergence import BootstrappedKL, TrajectoryKL
 from stochflow.objectives.planned import PlannedKL
 from stochflow.planning.memory import ScoreMemory
+from stochflow.policies import Policy
 from stochflow.replay import Replay
 from stochflow.runs import RunDirectory
 from stochflow.seeding import Generators
@@ -53,6 +54,11 @@ class Experiment:
     @property
     def network(self) -> FlowNetwork:
         return self.trainer.learner.network
+
+    @property
+    def policy(self) -> Policy:
+        """What is judged and sampled from, as training has left it."""
+        return self.trainer.objective.policy()
 
 
 def build(config: Config, network: FlowNetwork | None = None) -> Experiment:
@@ -116,7 +122,7 @@ def run(experiment: Experiment, directory: RunDirectory, listen: Listener, stop:
             before = trainer.progress
             record = trainer.train_step()
             if experiment.truth is not None and _crossed(before, trainer.progress, config.evaluation.every):
-                record |= experiment.truth.judge(experiment.network)
+                record |= experiment.truth.judge(experiment.policy)
             directory.append_metrics(record)
             if _crossed(before, trainer.progress, config.checkpoint_every):
                 directory.save_checkpoint(trainer.state_dict(), trainer.step)
@@ -136,17 +142,17 @@ def summarise(experiment: Experiment, channel: Channel | None = None) -> tuple[S
         channel = experiment.channel
     elif truth is not None:
         truth = Truth(task, channel, trainer.learner.reward)
-    network = experiment.network
+    policy = experiment.policy
     # from the seed alone, not from where training left its generators: evaluating again gives the same numbers
     generator = Generators(config.seed)["evaluation"]
-    sampled = draw(network, task, channel, config.evaluation.num_samples, generator)
-    exact = {"mean_score": float(sampled.scores.mean())} if truth is None else truth.optimum() | truth.judge(network)
+    sampled = draw(policy, task, channel, config.evaluation.num_samples, generator)
+    exact = {"mean_score": float(sampled.scores.mean())} if truth is None else truth.optimum() | truth.judge(policy)
     unknown = dict.fromkeys(("kl", "min_kl", "regret", "tv", "min_tv", "attainable_score", "log_z_true"))
     summary = Summary(
         **unknown
         | exact
         | design_metrics(sampled, task, config.evaluation, experiment.reference)
-        | dynamics_metrics(network, trainer.learner.dynamics, channel, sampled.walk),
+        | dynamics_metrics(policy, trainer.learner.dynamics, channel, sampled.walk),
         task=task.name,
         method=config.method,
         noise=channel.noise,
