@@ -19,6 +19,7 @@ ORDER = [
     ["planning", "rollout"],
     ["policies"],
     ["objectives", "evaluation"],
+    ["rivals"],
     ["trainer", "runs", "forecasting"],
     ["experiment"],
     ["conditional"],

@@ -101,7 +101,9 @@ class DynamicsConfig(Settings):
 class ObjectiveConfig(Settings):
     """What the policy minimises."""
 
-    kind: Literal["detailed-balance", "kl"] = Field("kl", description="Balance condition or divergence.")
+    kind: Literal["detailed-balance", "kl", "soft-q", "ppo", "sac", "mcmc", "mars", "random"] = Field(
+        "kl", description="Balance condition, divergence, or a rival."
+    )
     scope: Literal["trajectory", "state"] = Field("state", description="KL over whole trajectories or per state.")
     values: Literal["planned", "bootstrapped"] = Field("planned", description="Where the state scope takes V from.")
     gammas: list[float] = Field([0.5], min_length=1, description="γ of the entropy ratio; several are averaged.")
@@ -116,6 +118,31 @@ class ObjectiveConfig(Settings):
         if not all(0.0 < gamma < 1.0 for gamma in self.gammas):
             raise ValueError("every γ must lie strictly between 0 and 1")
         return self
+
+
+class RLConfig(Settings):
+    """Reinforcement learning (soft-q, sac, ppo)."""
+
+    temperature: float = Field(1.0, gt=0, description="τ, what a nat of the intentions' entropy is worth (sac, ppo).")
+    target_entropy: float | None = Field(
+        None, gt=0, lt=1, description="Share of log K that τ is steered to keep the entropy at; null fixes τ (sac)."
+    )
+    polyak: float = Field(0.05, gt=0, le=1, description="Share by which slow critics follow per update (soft-q, sac).")
+    value_weight: float = Field(0.5, gt=0, description="Weight of the loss of the critics or the baseline.")
+    clip: float = Field(0.2, gt=0, lt=1, description="Probability ratios count within 1 ± this (ppo).")
+    gae_decay: float = Field(0.95, ge=0, le=1, description="λ of the generalised advantages (ppo).")
+    entropy_bonus: float = Field(0.01, ge=0, description="Weight of the present step's entropy in the loss (ppo).")
+
+
+class ChainConfig(Settings):
+    """Markov chains over sequences; one chain per trajectory of a batch (mcmc, mars)."""
+
+    burn_in: float = Field(0.5, ge=0, lt=1, description="Share of the budget after which states are kept.")
+    kept: int = Field(2**16, ge=1, le=2**24, description="Most states kept; beyond that a uniform choice of them.")
+    heat: float = Field(1.0, ge=1, description="Temperature at the start, falling linearly to 1 during the burn-in.")
+    width: int = Field(64, ge=1, le=2**14, description="Width of the network that proposes edits (mars).")
+    uniform_share: float = Field(0.1, gt=0, le=1, description="Share of uniformly random edits (mars).")
+    improvements: int = Field(4096, ge=1, le=2**24, description="Latest improvements the proposal learns from (mars).")
 
 
 class PlanConfig(Settings):
@@ -186,6 +213,8 @@ class Config(Settings):
     dynamics: DynamicsConfig = Field(default_factory=DynamicsConfig)
     objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
     plan: PlanConfig = Field(default_factory=PlanConfig)
+    rl: RLConfig = Field(default_factory=RLConfig)
+    chains: ChainConfig = Field(default_factory=ChainConfig)
     exploration: ExplorationConfig = Field(default_factory=ExplorationConfig)
     optimiser: OptimiserConfig = Field(default_factory=OptimiserConfig)
     budget: BudgetConfig = Field(default_factory=lambda: BudgetConfig(trajectories=32_000))

@@ -31,6 +31,12 @@ from stochflow.objectives.planned import PlannedKL
 from stochflow.planning.memory import ScoreMemory
 from stochflow.policies import Policy
 from stochflow.replay import Replay
+from stochflow.rivals.chains import MetropolisHastings
+from stochflow.rivals.mars import Mars
+from stochflow.rivals.ppo import PPO
+from stochflow.rivals.sac import SoftActorCritic
+from stochflow.rivals.soft_q import SoftQ
+from stochflow.rivals.uniform import UniformIntentions
 from stochflow.runs import RunDirectory
 from stochflow.seeding import Generators
 from stochflow.sequences import read_sequences
@@ -38,6 +44,15 @@ from stochflow.tasks import Reward, Task, make_task
 from stochflow.trainer import Record, Trainer
 
 Listener = Callable[[Record, float], None]
+
+RIVALS: dict[str, type[Objective]] = {
+    "soft-q": SoftQ,
+    "ppo": PPO,
+    "sac": SoftActorCritic,
+    "mcmc": MetropolisHastings,
+    "mars": Mars,
+    "random": UniformIntentions,
+}
 
 
 @dataclass(frozen=True)
@@ -105,6 +120,8 @@ def make_network(model: ModelConfig, task: Task) -> FlowNetwork:
 def make_objective(learner: Learner) -> Objective:
     """The objective that the config names."""
     config = learner.config.objective
+    if config.kind in RIVALS:
+        return RIVALS[config.kind](learner)
     if config.kind == "detailed-balance":
         return DetailedBalance(learner)
     if config.scope == "trajectory":

@@ -14,11 +14,13 @@ class Method:
         description: one sentence for `stochflow methods`.
         uses: what the method is allowed to use beyond fresh trajectories.
         settings: overrides of the config's own defaults.
+        reference: where it comes from.
     """
 
     description: str
     uses: str
     settings: dict[str, Any]
+    reference: str = "stochflow"
 
 
 METHODS: dict[str, Method] = {
@@ -53,6 +55,55 @@ METHODS: dict[str, Method] = {
             "exploration": {"epsilon": 0.05},
             "optimiser": {"learning_rate": 5e-3, "updates": 16, "batch_size": 256},
         },
+    ),
+    "soft-q": Method(
+        "Soft Q-learning over intentions, the actor paid for the entropy of outcomes.",
+        "replay, learned channel",
+        {
+            "objective": {"kind": "soft-q"},
+            "optimiser": {"learning_rate": 5e-3, "updates": 16, "batch_size": 128},
+        },
+        reference="Haarnoja et al. 2017, Reinforcement learning with deep energy-based policies",
+    ),
+    "sac": Method(
+        "Discrete soft actor-critic: twin critics, entropy of intentions at a fixed temperature.",
+        "replay",
+        {
+            "objective": {"kind": "sac"},
+            "optimiser": {"learning_rate": 5e-3, "updates": 16, "batch_size": 128},
+        },
+        reference="Haarnoja et al. 2018, Soft actor-critic; Christodoulou 2019, its discrete form",
+    ),
+    "ppo": Method(
+        "Clipped policy gradient with a value baseline, log R at the end and entropy on the way.",
+        "fresh trajectories only",
+        {
+            "objective": {"kind": "ppo"},
+            "optimiser": {"learning_rate": 3e-3, "updates": 8, "batch_size": 64},
+        },
+        reference="Schulman et al. 2017, Proximal policy optimization algorithms",
+    ),
+    "mcmc": Method(
+        "Metropolis–Hastings chains that mutate one letter; designs repeat the states of the second half.",
+        "states of the chains",
+        {"objective": {"kind": "mcmc"}, "optimiser": {"batch_size": 64}},
+        reference="Metropolis et al. 1953; Hastings 1970",
+    ),
+    "mars": Method(
+        "Annealed chains whose edits are proposed by a network that learns from improvements.",
+        "states of the chains, improvements, learned channel",
+        {
+            "objective": {"kind": "mars"},
+            "chains": {"heat": 3.0},
+            "optimiser": {"learning_rate": 1e-3, "updates": 2, "batch_size": 64},
+        },
+        reference="Xie et al. 2021, MARS: Markov molecular sampling for multi-objective drug discovery",
+    ),
+    "random": Method(
+        "Uniformly random intentions; nothing is learned.",
+        "nothing",
+        {"objective": {"kind": "random"}},
+        reference="–",
     ),
 }
 
