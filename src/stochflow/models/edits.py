@@ -45,4 +45,4 @@ class EditProposal(nn.Module):
         uniform = masked_log_softmax(torch.zeros_like(learned), edits)
         share = self._uniform_share
         mixed = uniform if share == 1.0 else torch.logaddexp(learned + math.log1p(-share), uniform + math.log(share))
-        return mixed.unflatten(1, sequences.shape[1:] + (self._num_tokens,))
+        return mixed.unflatten(1, (*sequences.shape[1:], self._num_tokens))
