@@ -31,7 +31,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "noise": {"channel": {"noise": 0.5}},
     "dynamics learning rate": {"dynamics": {"learning_rate": 0.002}},
     "epsilon": {"exploration": {"epsilon": 0.9}},
-    "beta": {"reward": {"beta": 2.0}},
+    "beta": {"reward": {"beta": 1.0}},
     "gamma": {"objective": {"gammas": [0.2]}},
     "quantile": {"objective": {"quantile": 0.95}},
     "lambda_dynamics": {"objective": {"lambda_dynamics": 0.2}},

@@ -115,7 +115,7 @@ def test_noise_as_an_argument_leaves_nothing_of_a_channel_in_the_file(
         ("reward.floor", float("inf"), "'reward.floor'", "finite"),
         ("model.kmers", [], "'model.kmers'", "at least 1 item"),
         ("model.kmers", [2, 3], "'model'", "must contain 1"),
-        ("objective.kind", "tb", "'objective.kind'", "'detailed-balance' or 'kl'"),
+        ("objective.kind", "tb2", "'objective.kind'", "'detailed-balance', 'kl'"),
         ("objective.gammas", [0.5, 1.0], "'objective'", "strictly between 0 and 1"),
         ("objective.quantile", 0.5, "'objective.quantile'", "greater than 0.5"),
         ("exploration.epsilon", 1.01, "'exploration.epsilon'", "less than or equal to 1"),

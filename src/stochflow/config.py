@@ -127,7 +127,7 @@ class RLConfig(Settings):
     target_entropy: float | None = Field(
         None, gt=0, lt=1, description="Share of log K that τ is steered to keep the entropy at; null fixes τ (sac)."
     )
-    polyak: float = Field(0.05, gt=0, le=1, description="Share by which slow critics follow per update (soft-q, sac).")
+    polyak: float = Field(0.2, gt=0, le=1, description="Share by which slow critics follow per update (soft-q, sac).")
     value_weight: float = Field(0.5, gt=0, description="Weight of the loss of the critics or the baseline.")
     clip: float = Field(0.2, gt=0, lt=1, description="Probability ratios count within 1 ± this (ppo).")
     gae_decay: float = Field(0.95, ge=0, le=1, description="λ of the generalised advantages (ppo).")

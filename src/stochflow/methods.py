@@ -61,7 +61,8 @@ METHODS: dict[str, Method] = {
         "replay, learned channel",
         {
             "objective": {"kind": "soft-q"},
-            "optimiser": {"learning_rate": 5e-3, "updates": 16, "batch_size": 128},
+            "dynamics": {"learning_rate": 0.1},
+            "optimiser": {"learning_rate": 5e-3, "updates": 8, "batch_size": 128},
         },
         reference="Haarnoja et al. 2017, Reinforcement learning with deep energy-based policies",
     ),
@@ -70,7 +71,7 @@ METHODS: dict[str, Method] = {
         "replay",
         {
             "objective": {"kind": "sac"},
-            "optimiser": {"learning_rate": 5e-3, "updates": 16, "batch_size": 128},
+            "optimiser": {"learning_rate": 5e-3, "updates": 8, "batch_size": 128},
         },
         reference="Haarnoja et al. 2018, Soft actor-critic; Christodoulou 2019, its discrete form",
     ),
@@ -79,14 +80,14 @@ METHODS: dict[str, Method] = {
         "fresh trajectories only",
         {
             "objective": {"kind": "ppo"},
-            "optimiser": {"learning_rate": 3e-3, "updates": 8, "batch_size": 64},
+            "optimiser": {"learning_rate": 3e-3, "updates": 8, "batch_size": 128},
         },
         reference="Schulman et al. 2017, Proximal policy optimization algorithms",
     ),
     "mcmc": Method(
         "Metropolis–Hastings chains that mutate one letter; designs repeat the states of the second half.",
         "states of the chains",
-        {"objective": {"kind": "mcmc"}, "optimiser": {"batch_size": 64}},
+        {"objective": {"kind": "mcmc"}, "optimiser": {"batch_size": 128}},
         reference="Metropolis et al. 1953; Hastings 1970",
     ),
     "mars": Method(
@@ -95,7 +96,7 @@ METHODS: dict[str, Method] = {
         {
             "objective": {"kind": "mars"},
             "chains": {"heat": 3.0},
-            "optimiser": {"learning_rate": 1e-3, "updates": 2, "batch_size": 64},
+            "optimiser": {"learning_rate": 1e-3, "updates": 1, "batch_size": 128},
         },
         reference="Xie et al. 2021, MARS: Markov molecular sampling for multi-objective drug discovery",
     ),

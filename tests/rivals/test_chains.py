@@ -13,7 +13,11 @@ from stochflow.experiment import Experiment
 from stochflow.policies import NetworkPolicy, OpenLoopPolicy
 from stochflow.rivals.chains import MetropolisHastings, Reservoir, accepted, one_letter_changed
 
-MANY: dict[str, Any] = {"optimiser": {"batch_size": 4096, "updates": 1}, "budget": {"steps": 40}, "chains": {"heat": 1.0}}
+MANY: dict[str, Any] = {
+    "optimiser": {"batch_size": 4096, "updates": 1},
+    "budget": {"steps": 40},
+    "chains": {"heat": 1.0},
+}
 
 
 # -- what is kept

@@ -1,6 +1,7 @@
 """Which letter of a sequence to change, and into what."""
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +19,7 @@ class EditProposal(nn.Module):
         super().__init__()
         self._num_tokens, self._uniform_share = num_tokens, uniform_share
         sizes = [length * num_tokens, *[width] * _NUM_LAYERS]
-        self.layers = nn.ModuleList(nn.Linear(wide, high) for wide, high in zip(sizes, sizes[1:], strict=False))
+        self.layers = nn.ModuleList(nn.Linear(wide, high) for wide, high in pairwise(sizes))
         self.head = nn.Linear(width, length * num_tokens)
 
     def initialise(self, generator: torch.Generator) -> None:

@@ -26,8 +26,9 @@ class SoftQ(Objective):
     `BootstrappedKL` has the same fixed point. It looks ahead: at every state it asks the flow head for all K children
     and the memory for every leaf that was paid for, and weighs them by P̂. Here nothing is looked up and no child is
     imagined. Q is regressed on the V of the one successor that came, from a slow copy, so the world's noise is
-    averaged by the critic instead of by P̂. P̂ enters in one place, the entropy of the outcome that the actor is paid for.
-    Without noise M is π and this is soft Q-learning with an amortised softmax(Q).
+    averaged by the critic instead of by P̂. P̂ enters in one place, the entropy of the outcome that the actor is paid
+    for. While P̂ knows nothing that entropy is constant and the actor would settle on one letter for good, so the
+    method's preset lets P̂ learn fast. Without noise M is π and this is soft Q-learning with an amortised softmax(Q).
     """
 
     def __init__(self, learner: Learner) -> None:
