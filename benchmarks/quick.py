@@ -25,7 +25,7 @@ def main() -> None:
             experiment.trainer.train_step()
         seconds = time.process_time() - started
         assert experiment.truth is not None
-        results[method] = (seconds, experiment.truth.judge(experiment.network)["regret"])
+        results[method] = (seconds, experiment.truth.judge(experiment.policy)["regret"])
     reference = results["sgfn-kl-trajectory"][0]
     for method, (seconds, regret) in results.items():
         print(f"  {method:<20} CPU × {seconds / reference:5.2f}   regret {regret:.4f}")

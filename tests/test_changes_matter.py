@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from stochflow.config import resolve
-from stochflow.experiment import build
+from stochflow.experiment import RIVALS, build
 from stochflow.methods import METHODS, method_settings
 from stochflow.trainer import Trainer
 
@@ -23,7 +23,7 @@ SETTINGS: dict[str, Any] = {
     "exploration": {"epsilon": 0.1},
     "plan": {"rows_per_level": 32},
     # a large step: two of them must lead away from the uniform policy, where neither ε nor γ can be seen
-    "optimiser": {"batch_size": 16, "updates": 2, "learning_rate": 0.05},
+    "optimiser": {"batch_size": 64, "updates": 2, "learning_rate": 0.05},
     "budget": {"steps": 2},
 }
 CHANGES: dict[str, dict[str, Any]] = {
@@ -31,13 +31,20 @@ CHANGES: dict[str, dict[str, Any]] = {
     "noise": {"channel": {"noise": 0.5}},
     "dynamics learning rate": {"dynamics": {"learning_rate": 0.002}},
     "epsilon": {"exploration": {"epsilon": 0.9}},
-    "beta": {"reward": {"beta": 2.0}},
+    "beta": {"reward": {"beta": 1.0}},
     "gamma": {"objective": {"gammas": [0.2]}},
     "quantile": {"objective": {"quantile": 0.95}},
     "lambda_dynamics": {"objective": {"lambda_dynamics": 0.2}},
 }
-# what a balance condition has no place for
+# what only a divergence has a place for
 ENTROPY_ONLY = {"gamma", "quantile", "lambda_dynamics"}
+# what cannot matter: model-free methods never look at P̂, and uniform intentions stay uniform
+NO_MATTER = {
+    "sac": {"dynamics learning rate"},
+    "ppo": {"dynamics learning rate"},
+    "mcmc": {"dynamics learning rate"},
+    "random": {"epsilon"},
+}
 Weights = dict[str, Tensor]
 
 
@@ -48,12 +55,17 @@ def make_trainer(method: str, change: dict[str, Any]) -> Trainer:
 
 
 def weights_of(trainer: Trainer) -> tuple[Weights, Weights]:
-    """Copies of the weights of network and dynamics."""
-    network, dynamics = (
+    """Copies of what was learned: the network with what the objective keeps, and the dynamics."""
+    network, objective, dynamics = (
         {name: weight.detach().clone() for name, weight in part.state_dict().items()}
-        for part in (trainer.learner.network, trainer.learner.dynamics)
+        for part in (trainer.learner.network, trainer.objective, trainer.learner.dynamics)
     )
-    return network, dynamics
+    own = objective if method_of(trainer) in RIVALS else {}
+    return network | {f"objective.{name}": weight for name, weight in own.items()}, dynamics
+
+
+def method_of(trainer: Trainer) -> str:
+    return trainer.learner.config.objective.kind
 
 
 def trained(method: str, change: dict[str, Any]) -> tuple[Weights, Weights]:
@@ -70,7 +82,7 @@ def unchanged(method: str) -> tuple[Weights, Weights]:
 
 
 def identical(first: Weights, second: Weights) -> bool:
-    return all(torch.equal(first[name], second[name]) for name in first)
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 def uses_entropy(method: str) -> bool:
@@ -88,6 +100,7 @@ APPLICABLE = [
     for name in CHANGES
     if (uses_entropy(method) or name not in ENTROPY_ONLY)
     and not (is_blind(method) and name == "dynamics learning rate")
+    and name not in NO_MATTER.get(method, ())
 ]
 
 
@@ -99,11 +112,19 @@ def test_the_same_config_gives_the_same_weights_to_the_last_bit(method: str) -> 
 
 
 @pytest.mark.parametrize(("method", "name"), APPLICABLE)
-def test_a_changed_setting_changes_the_network(method: str, name: str) -> None:
+def test_a_changed_setting_changes_what_is_learned(method: str, name: str) -> None:
     network, dynamics = trained(method, CHANGES[name])
     assert not identical(network, unchanged(method)[0])
     if name in ("seed", "noise", "dynamics learning rate"):
         assert not identical(dynamics, unchanged(method)[1])
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [pytest.param(method, name, id=f"{method}-{name}") for method in NO_MATTER for name in NO_MATTER[method]],
+)
+def test_a_setting_that_cannot_matter_does_not(method: str, name: str) -> None:
+    assert identical(trained(method, CHANGES[name])[0], unchanged(method)[0])
 
 
 @pytest.mark.parametrize(
@@ -117,6 +138,8 @@ def test_a_changed_setting_changes_the_network(method: str, name: str) -> None:
         ("gfn-db", ("backward_head",)),
         ("gfn-tb", ("backward_head",)),
         ("gfn-subtb", ("backward_head",)),
+        ("ppo", ("backward_head",)),
+        ("sac", ("backward_head", "flow_head", "objective.temperature")),
     ],
 )
 def test_two_steps_move_every_weight_that_the_objective_uses(method: str, unused: tuple[str, ...]) -> None:

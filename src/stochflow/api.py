@@ -71,7 +71,7 @@ class Run:
         with experiments.torch_threads(config.threads):
             while len(designs) < n:
                 size = _CHUNK if unique else min(_CHUNK, n - len(designs))
-                sampled = draw(experiment.network, experiment.task, channel, size, generator)
+                sampled = draw(experiment.policy, experiment.task, channel, size, generator)
                 before = len(designs)
                 designs = pd.concat([designs, samples_frame(sampled, experiment.task, reward)], ignore_index=True)
                 if unique:

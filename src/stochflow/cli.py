@@ -346,7 +346,8 @@ def _progress_line() -> Iterator[Any]:
     def listen(record: dict[str, float], done: float) -> None:
         progress.start()  # only now: an error before the first step leaves no empty bar behind
         latest.update(record)
-        parts = [f"{int(latest['trajectories']):,} trajectories", f"loss {latest['loss']:.4f}"]
+        parts = [f"{int(latest['trajectories']):,} trajectories"]
+        parts += [f"loss {latest['loss']:.4f}"] if "loss" in latest else []  # chains take no gradient steps
         parts += [f"E[score] {latest['mean_score']:.3f}"] if "mean_score" in latest else []
         parts += [f"regret {latest['regret']:.4f}"] if "regret" in latest else []
         progress.update(line, completed=done, numbers=escape("  ".join(parts)))

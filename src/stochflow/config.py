@@ -104,9 +104,19 @@ class DynamicsConfig(Settings):
 class ObjectiveConfig(Settings):
     """What the policy minimises."""
 
-    kind: Literal["detailed-balance", "trajectory-balance", "subtrajectory-balance", "expected-balance", "kl"] = Field(
-        "kl", description="Balance condition or divergence."
-    )
+    kind: Literal[
+        "detailed-balance",
+        "trajectory-balance",
+        "subtrajectory-balance",
+        "expected-balance",
+        "kl",
+        "soft-q",
+        "ppo",
+        "sac",
+        "mcmc",
+        "mars",
+        "random",
+    ] = Field("kl", description="Balance condition, divergence, or a rival.")
     path: Literal["intended", "realised"] = Field(
         "intended", description="Balance what was meant, or, blind to noise, what came (balance along a path)."
     )
@@ -146,6 +156,31 @@ class ObjectiveConfig(Settings):
         if self.decay != _DECAY and self.kind != "subtrajectory-balance":
             raise ValueError(f"decay belongs to subtrajectory-balance and means nothing to '{self.kind}'; leave it out")
         return self
+
+
+class RLConfig(Settings):
+    """Reinforcement learning (soft-q, sac, ppo)."""
+
+    temperature: float = Field(1.0, gt=0, description="τ, what a nat of the intentions' entropy is worth (sac, ppo).")
+    target_entropy: float | None = Field(
+        None, gt=0, lt=1, description="Share of log K that τ is steered to keep the entropy at; null fixes τ (sac)."
+    )
+    polyak: float = Field(0.2, gt=0, le=1, description="Share by which slow critics follow per update (soft-q, sac).")
+    value_weight: float = Field(0.5, gt=0, description="Weight of the loss of the critics or the baseline.")
+    clip: float = Field(0.2, gt=0, lt=1, description="Probability ratios count within 1 ± this (ppo).")
+    gae_decay: float = Field(0.95, ge=0, le=1, description="λ of the generalised advantages (ppo).")
+    entropy_bonus: float = Field(0.01, ge=0, description="Weight of the present step's entropy in the loss (ppo).")
+
+
+class ChainConfig(Settings):
+    """Markov chains over sequences; one chain per trajectory of a batch (mcmc, mars)."""
+
+    burn_in: float = Field(0.5, ge=0, lt=1, description="Share of the budget after which states are kept.")
+    kept: int = Field(2**16, ge=1, le=2**24, description="Most states kept; beyond that a uniform choice of them.")
+    heat: float = Field(1.0, ge=1, description="Temperature at the start, falling linearly to 1 during the burn-in.")
+    width: int = Field(64, ge=1, le=2**14, description="Width of the network that proposes edits (mars).")
+    uniform_share: float = Field(0.1, gt=0, le=1, description="Share of uniformly random edits (mars).")
+    improvements: int = Field(4096, ge=1, le=2**24, description="Latest improvements the proposal learns from (mars).")
 
 
 class PlanConfig(Settings):
@@ -216,6 +251,8 @@ class Config(Settings):
     dynamics: DynamicsConfig = Field(default_factory=DynamicsConfig)
     objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
     plan: PlanConfig = Field(default_factory=PlanConfig)
+    rl: RLConfig = Field(default_factory=RLConfig)
+    chains: ChainConfig = Field(default_factory=ChainConfig)
     exploration: ExplorationConfig = Field(default_factory=ExplorationConfig)
     optimiser: OptimiserConfig = Field(default_factory=OptimiserConfig)
     budget: BudgetConfig = Field(default_factory=lambda: BudgetConfig(trajectories=32_000))

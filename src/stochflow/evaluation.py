@@ -15,16 +15,15 @@ from stochflow.enumerated.tree import (
     Attainable,
     attainable_optimum,
     kl_to_target,
-    policy_log_marginals,
-    terminal_log_probs,
     tv_to_target,
 )
-from stochflow.logmath import log_marginal, safe_log
+from stochflow.logmath import safe_log
 from stochflow.metrics import designs
 from stochflow.models.dynamics import Dynamics
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.planning.memory import checked_scores
-from stochflow.rollout import NetworkSampler, Walk, rollout
+from stochflow.policies import Policy, as_policy
+from stochflow.rollout import Walk, rollout
 from stochflow.tasks.base import Reward, Task
 
 TOP = 100
@@ -89,10 +88,9 @@ class Truth:
             "log_z_true": best.log_z,
         }
 
-    def judge(self, network: FlowNetwork) -> dict[str, float]:
-        """KL, regret, TV and expected score of a policy network under the true channel."""
-        log_policies = (level.cpu() for level in network.tree_log_policies())
-        log_probs = terminal_log_probs(policy_log_marginals(log_policies, self.channel))
+    def judge(self, policy: Policy | FlowNetwork) -> dict[str, float]:
+        """KL, regret, TV and expected score of a policy under the true channel."""
+        log_probs = as_policy(policy).terminal_log_probs(self.channel)
         kl = kl_to_target(log_probs, self.log_rewards)
         return {
             "kl": kl,
@@ -118,14 +116,13 @@ class Sampled:
 
 
 @torch.no_grad()
-def draw(network: FlowNetwork, task: Task, channel: Channel, num: int, generator: torch.Generator) -> Sampled:
+def draw(policy: Policy | FlowNetwork, task: Task, channel: Channel, num: int, generator: torch.Generator) -> Sampled:
     """Designs from the policy itself, through the channel."""
+    policy = as_policy(policy)
     streams = {"policy": generator, "channel": generator}
-    walk = rollout(NetworkSampler(network, num), channel, (num, task.length), streams)
-    log_policy = network.all_prefixes(walk.outcomes.to(network.body.start.device)).log_policy[:, :-1].double().cpu()
-    log_marginals = log_marginal(log_policy, channel.log_matrices(task.length))
-    log_probs = log_marginals.gather(-1, walk.outcomes.unsqueeze(-1)).sum(dim=(-2, -1))
-    return Sampled(walk, checked_scores(task.score(walk.outcomes), num), log_probs)
+    walk = rollout(policy.sampler(num, generator), channel, (num, task.length), streams)
+    scores = checked_scores(task.score(walk.outcomes), num)
+    return Sampled(walk, scores, policy.log_probs(walk.outcomes, channel))
 
 
 def design_metrics(sampled: Sampled, task: Task, config: EvaluationConfig, reference: Tensor | None) -> dict[str, Any]:
@@ -144,12 +141,12 @@ def design_metrics(sampled: Sampled, task: Task, config: EvaluationConfig, refer
 
 
 @torch.no_grad()
-def dynamics_metrics(network: FlowNetwork, dynamics: Dynamics, channel: Channel, walk: Walk) -> dict[str, float]:
+def dynamics_metrics(
+    policy: Policy | FlowNetwork, dynamics: Dynamics, channel: Channel, walk: Walk
+) -> dict[str, float]:
     """Cross-entropy of P̂ under the true channel, and its floor, at visited states and the policy's intentions."""
-    device = network.body.start.device
-    tokens = walk.outcomes.to(device)
-    intentions = network.all_prefixes(tokens).log_policy[:, :-1].exp().double().cpu()
-    log_learned = dynamics.log_matrices(tokens).double().cpu()
+    intentions = as_policy(policy).intended(walk)
+    log_learned = dynamics.log_matrices(walk.outcomes.to(dynamics.device)).double().cpu()
     truth = channel.log_matrices(walk.outcomes.shape[1]).exp()
     per_intention = -(truth * log_learned).sum(dim=-1)
     floor = -(truth * safe_log(truth)).sum(dim=-1)

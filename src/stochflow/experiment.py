@@ -32,7 +32,14 @@ from stochflow.objectives.planned import PlannedKL
 from stochflow.objectives.subtrajectory_balance import SubtrajectoryBalance
 from stochflow.objectives.trajectory_balance import TrajectoryBalance
 from stochflow.planning.memory import ScoreMemory
+from stochflow.policies import Policy
 from stochflow.replay import Replay
+from stochflow.rivals.chains import MetropolisHastings
+from stochflow.rivals.mars import Mars
+from stochflow.rivals.ppo import PPO
+from stochflow.rivals.sac import SoftActorCritic
+from stochflow.rivals.soft_q import SoftQ
+from stochflow.rivals.uniform import UniformIntentions
 from stochflow.runs import RunDirectory
 from stochflow.seeding import Generators
 from stochflow.sequences import read_sequences
@@ -46,6 +53,14 @@ _BALANCES: dict[str, type[Objective]] = {
     "trajectory-balance": TrajectoryBalance,
     "subtrajectory-balance": SubtrajectoryBalance,
     "expected-balance": ExpectedBalance,
+}
+RIVALS: dict[str, type[Objective]] = {
+    "soft-q": SoftQ,
+    "ppo": PPO,
+    "sac": SoftActorCritic,
+    "mcmc": MetropolisHastings,
+    "mars": Mars,
+    "random": UniformIntentions,
 }
 
 
@@ -63,6 +78,11 @@ class Experiment:
     @property
     def network(self) -> FlowNetwork:
         return self.trainer.learner.network
+
+    @property
+    def policy(self) -> Policy:
+        """What is judged and sampled from, as training has left it."""
+        return self.trainer.objective.policy()
 
 
 def build(config: Config, network: FlowNetwork | None = None) -> Experiment:
@@ -109,8 +129,8 @@ def make_network(model: ModelConfig, task: Task) -> FlowNetwork:
 def make_objective(learner: Learner) -> Objective:
     """The objective that the config names."""
     config = learner.config.objective
-    if config.kind in _BALANCES:
-        return _BALANCES[config.kind](learner)
+    if config.kind in _BALANCES | RIVALS:
+        return (_BALANCES | RIVALS)[config.kind](learner)
     if config.scope == "trajectory":
         return TrajectoryKL(learner)
     return PlannedKL(learner) if config.values == "planned" else BootstrappedKL(learner)
@@ -126,7 +146,7 @@ def run(experiment: Experiment, directory: RunDirectory, listen: Listener, stop:
             before = trainer.progress
             record = trainer.train_step()
             if experiment.truth is not None and _crossed(before, trainer.progress, config.evaluation.every):
-                record |= experiment.truth.judge(experiment.network)
+                record |= experiment.truth.judge(experiment.policy)
             directory.append_metrics(record)
             if _crossed(before, trainer.progress, config.checkpoint_every):
                 directory.save_checkpoint(trainer.state_dict(), trainer.step)
@@ -146,17 +166,17 @@ def summarise(experiment: Experiment, channel: Channel | None = None) -> tuple[S
         channel = experiment.channel
     elif truth is not None:
         truth = Truth(task, channel, trainer.learner.reward)
-    network = experiment.network
+    policy = experiment.policy
     # from the seed alone, not from where training left its generators: evaluating again gives the same numbers
     generator = Generators(config.seed)["evaluation"]
-    sampled = draw(network, task, channel, config.evaluation.num_samples, generator)
-    exact = {"mean_score": float(sampled.scores.mean())} if truth is None else truth.optimum() | truth.judge(network)
+    sampled = draw(policy, task, channel, config.evaluation.num_samples, generator)
+    exact = {"mean_score": float(sampled.scores.mean())} if truth is None else truth.optimum() | truth.judge(policy)
     unknown = dict.fromkeys(("kl", "min_kl", "regret", "tv", "min_tv", "attainable_score", "log_z_true"))
     summary = Summary(
         **unknown
         | exact
         | design_metrics(sampled, task, config.evaluation, experiment.reference)
-        | dynamics_metrics(network, trainer.learner.dynamics, channel, sampled.walk),
+        | dynamics_metrics(policy, trainer.learner.dynamics, channel, sampled.walk),
         task=task.name,
         method=config.method,
         noise=channel.noise,

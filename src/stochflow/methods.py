@@ -93,6 +93,56 @@ METHODS: dict[str, Method] = {
         {"objective": {"kind": "subtrajectory-balance", "path": "realised"}, **_BALANCE},
         "Madan et al. 2023, Learning GFlowNets from partial episodes, arXiv:2209.12782",
     ),
+    "soft-q": Method(
+        "Soft Q-learning over intentions, the actor paid for the entropy of outcomes.",
+        "replay, learned channel",
+        {
+            "objective": {"kind": "soft-q"},
+            "dynamics": {"learning_rate": 0.1},
+            "optimiser": {"learning_rate": 5e-3, "updates": 8, "batch_size": 128},
+        },
+        reference="Haarnoja et al. 2017, Reinforcement learning with deep energy-based policies",
+    ),
+    "sac": Method(
+        "Discrete soft actor-critic: twin critics, entropy of intentions at a fixed temperature.",
+        "replay",
+        {
+            "objective": {"kind": "sac"},
+            "optimiser": {"learning_rate": 5e-3, "updates": 8, "batch_size": 128},
+        },
+        reference="Haarnoja et al. 2018, Soft actor-critic; Christodoulou 2019, its discrete form",
+    ),
+    "ppo": Method(
+        "Clipped policy gradient with a value baseline, log R at the end and entropy on the way.",
+        "fresh trajectories only",
+        {
+            "objective": {"kind": "ppo"},
+            "optimiser": {"learning_rate": 3e-3, "updates": 8, "batch_size": 128},
+        },
+        reference="Schulman et al. 2017, Proximal policy optimization algorithms",
+    ),
+    "mcmc": Method(
+        "Metropolis–Hastings chains that mutate one letter; designs repeat the states of the second half.",
+        "states of the chains",
+        {"objective": {"kind": "mcmc"}, "optimiser": {"batch_size": 128}},
+        reference="Metropolis et al. 1953; Hastings 1970",
+    ),
+    "mars": Method(
+        "Annealed chains whose edits are proposed by a network that learns from improvements.",
+        "states of the chains, improvements, learned channel",
+        {
+            "objective": {"kind": "mars"},
+            "chains": {"heat": 3.0},
+            "optimiser": {"learning_rate": 1e-3, "updates": 1, "batch_size": 128},
+        },
+        reference="Xie et al. 2021, MARS: Markov molecular sampling for multi-objective drug discovery",
+    ),
+    "random": Method(
+        "Uniformly random intentions; nothing is learned.",
+        "nothing",
+        {"objective": {"kind": "random"}},
+        reference="docs/method.md, Rivals",
+    ),
 }
 
 

@@ -118,7 +118,8 @@ class Trainer:
     ) -> None:
         self.learner, self.objective = learner, objective
         self._channel, self._oracle = channel, oracle
-        self._descent = Descent(list(learner.network.parameters()), learner.config.optimiser.clip)
+        trained = [*learner.network.parameters(), *objective.own.parameters()]
+        self._descent = Descent([weight for weight in trained if weight.requires_grad], learner.config.optimiser.clip)
         self._dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics)
         self._exploration = Exploration(**learner.config.exploration.model_dump())
         self.step, self.trajectories, self.seconds = 0, 0, 0.0
@@ -181,7 +182,8 @@ class Trainer:
 
     def require_finite_weights(self) -> None:
         """Raise an error that names a weight that is not finite: a loss shows it only one update later."""
-        for part, module in {"network": self.learner.network, "dynamics": self.learner.dynamics}.items():
+        parts = {"network": self.learner.network, "dynamics": self.learner.dynamics, "objective": self.objective.own}
+        for part, module in parts.items():
             for name, weight in module.named_parameters():
                 require_finite({f"{part}.{name}": weight.detach().sum()})
 

@@ -47,6 +47,10 @@ class DynamicsModel(nn.Module):
             nn.init.zeros_(self.context_head.bias)
 
     @property
+    def device(self) -> torch.device:
+        return self.intention.device
+
+    @property
     def sees_state(self) -> bool:
         """False when P̂ is the same for all prefixes of one length."""
         return self.state_body is not None
@@ -94,6 +98,10 @@ class KnownDynamics(nn.Module):
     def __init__(self, channel: Channel, length: int) -> None:
         super().__init__()
         self.register_buffer("log_table", channel.log_matrices(length).float(), persistent=False)
+
+    @property
+    def device(self) -> torch.device:
+        return self.log_table.device
 
     def log_matrices(self, tokens: Tensor, context: Tensor | None = None) -> Tensor:
         return self.log_table[: tokens.shape[1]].unsqueeze(0)

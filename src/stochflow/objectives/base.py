@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from stochflow.config import Config
 from stochflow.models.dynamics import Dynamics
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.planning.memory import ScoreMemory
+from stochflow.policies import NetworkPolicy, Policy
 from stochflow.replay import Replay
 from stochflow.rollout import NetworkSampler, Sampler
 from stochflow.seeding import Generators
@@ -58,14 +59,18 @@ class Objective(ABC):
     """Turns a fresh batch into loss terms.
 
     Each element that `updates` yields holds "loss", which the trainer minimises, and the named terms that it logs.
+
+    Attributes:
+        own: networks beyond the learner's that this objective trains or follows; empty for most.
     """
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
+        self.own = nn.ModuleDict()
 
     @abstractmethod
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
-        """Loss terms, one dictionary per parameter update; each is computed after the update before it."""
+        """Loss terms, one dictionary per parameter update, or none; each is computed after the update before it."""
 
     @abstractmethod
     def log_z(self) -> float:
@@ -75,11 +80,16 @@ class Objective(ABC):
         """Where training trajectories come from: the policy network unless the objective knows better."""
         return NetworkSampler(self.learner.network, batch_size)
 
+    def policy(self) -> Policy:
+        """What is judged and sampled from in the end: the policy network unless the objective has another."""
+        return NetworkPolicy(self.learner.network)
+
     def state_dict(self) -> dict[str, Tensor]:
         """What must be kept, beyond the learner's parts, to go on exactly."""
-        return {}
+        return self.own.state_dict()
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore what `state_dict` returned."""
-        if state:
+        if state and not self.own:
             raise ValueError(f"{type(self).__name__} keeps no state of its own but was given {sorted(state)}")
+        self.own.load_state_dict(state)

@@ -1,0 +1,1 @@
+"""Reinforcement learning and Markov chains in the same loop: same world, same budget, same judgement."""
