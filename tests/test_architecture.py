@@ -13,15 +13,16 @@ SOURCE = Path(stochflow.__file__).parent
 # From first to last. A module may import from earlier lines and from its own folder, not from its neighbours.
 ORDER = [
     ["errors"],
-    ["seeding", "logmath", "files", "kmers", "metrics", "trajectory"],
+    ["seeding", "logmath", "files", "kmers", "metrics", "trajectory", "optional"],
     ["channels", "tasks", "config", "methods", "sequences", "replay", "checkpoint"],
     ["enumerated", "models", "channel_config"],
     ["planning", "rollout"],
     ["objectives", "evaluation"],
-    ["trainer", "runs", "forecasting"],
+    ["trainer", "runs", "trackers", "forecasting"],
     ["experiment"],
     ["conditional"],
     ["api"],
+    ["sweeps"],
     ["__init__"],
     ["cli"],
     ["__main__"],

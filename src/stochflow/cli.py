@@ -49,6 +49,10 @@ Assignments = Annotated[
     list[str] | None, typer.Option("--set", metavar="a.b=v", help="Override one setting; repeatable.")
 ]
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="YAML file of settings.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option("--track", metavar="tensorboard|wandb|mlflow", help="Also log to this tracker; repeatable."),
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 
 
@@ -79,6 +83,7 @@ def train(
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, mps, …  [default: auto]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its checkpoint.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    track: Track = None,
 ) -> None:
     """Train a sampler; Ctrl-C ends cleanly and keeps everything so far."""
     with _progress_line() as listen:
@@ -96,6 +101,7 @@ def train(
             device=device,
             resume=resume,
             overwrite=overwrite,
+            track=track or (),
             listen=listen,
         )
     _print_summary(run.summary)

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from stochflow.errors import ConfigError, DataError
-from stochflow.forecasting.optional import extra
+from stochflow.optional import extra
 from stochflow.forecasting.rhythm import YEAR_IN_DAYS, Rhythm
 
 Array = NDArray[np.float64]

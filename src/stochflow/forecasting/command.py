@@ -12,7 +12,7 @@ from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.datasets import SERIES, load_series
 from stochflow.forecasting.forecaster import MODEL, StochflowForecaster, interval_levels
 from stochflow.forecasting.frame import Columns, read_frame
-from stochflow.forecasting.optional import extra
+from stochflow.optional import extra
 from stochflow.forecasting.page import fan_page
 from stochflow.forecasting.training import Report, silent
 

@@ -9,7 +9,7 @@ import pandas as pd
 from stochflow.errors import DataError
 from stochflow.forecasting.forecaster import MODEL, StochflowForecaster
 from stochflow.forecasting.frame import Columns
-from stochflow.forecasting.optional import extra
+from stochflow.optional import extra
 from stochflow.forecasting.tables import names_list, show_time
 from stochflow.forecasting.timeline import infer_freq
 
