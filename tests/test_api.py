@@ -209,6 +209,18 @@ def test_train_takes_the_options_of_the_command_line() -> None:
     assert command == function
 
 
+def test_compare_takes_the_options_of_the_command_line() -> None:
+    command = defaults(cli.compare, {"assignments": "settings"})
+    function = defaults(stochflow.compare)
+    assert function.pop("listen") is None
+    assert command.pop("as_json") is False
+    for repeatable in ("settings", "track"):
+        assert function.pop(repeatable) == ()
+        assert command.pop(repeatable) is None
+    assert list(command) == list(function)
+    assert command == function
+
+
 def test_sample_evaluate_and_exact_take_the_options_of_the_command_line() -> None:
     command = defaults(cli.sample)
     for printed_only in ("run", "style", "out"):

@@ -95,7 +95,7 @@ class Results:
             "log_z_error": None if log_z is None or log_z_true is None else log_z - log_z_true,
             "cpu_seconds": cpu_seconds(path),
         }
-        self._rows[name] = values | added | self._label(name) | {"error": ""}
+        self._rows[name] = values | added | self._label(name) | {"error": None}
 
     def _label(self, name: str) -> dict[str, Any]:
         run = self._runs[name]
