@@ -399,6 +399,8 @@ def test_a_full_disk_exits_with_one_sentence(run_cli: Stochflow, run: Path, monk
         ("compare --jobs 0", "'jobs'"),
         ("compare --engine slurm", "'engine'"),
         ("compare --address 127.0.0.1:6379", "add --engine ray"),
+        ("compare --engine ray --address 127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1"),
+        ("compare --engine ray --address 127.0.0.1:99999", "no Ray cluster answers at 127.0.0.1:99999"),
         ("compare --track aim", "'aim'; choose one of: tensorboard"),
         ("compare --set seed=3", "--seeds"),
         ("compare --set model.widht=8", "'model.widht'; known are"),

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import re
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +12,7 @@ from stochflow.optional import extra
 from stochflow.sweeps.work import Job, Outcome, execute
 
 _TICK = 0.2
+_KNOCK = 5.0
 
 
 class RayEngine:
@@ -23,6 +26,7 @@ class RayEngine:
         self._ray = extra("ray", "ray")
         self._jobs, self._limit, self._retries, self._address = jobs, limit, retries, address
         self._joined = False
+        _check_reachable(address)
 
     def __enter__(self) -> "RayEngine":
         if self._ray.is_initialized():  # the caller's own connection is used, and left open
@@ -37,10 +41,7 @@ class RayEngine:
             self._ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError, RuntimeError) as error:
             reason = " ".join(str(error).split())
-            raise ConfigError(
-                f"Ray does not answer at '{self._address or 'this machine'}' ({reason}); start it there with "
-                "`ray start --head`, or leave --address away"
-            ) from None
+            raise _no_answer(self._address or "this machine", reason) from None
         self._joined = True
         return self
 
@@ -68,3 +69,20 @@ class RayEngine:
         except self._ray.exceptions.RayError as error:
             reason = " ".join(str(error).split())[:300]
             return Outcome(job.name, "failed", f"Ray gave it up after {self._retries} retries: {reason}")
+
+
+def _check_reachable(address: str | None) -> None:
+    """Knock at the port of a cluster: Ray itself would try for minutes before it gives up."""
+    parts = re.fullmatch(r"(?:ray://)?(?P<host>[^:/]+):(?P<port>\d{1,5})", address or "")
+    if parts is None:
+        return
+    try:
+        socket.create_connection((parts["host"], int(parts["port"])), timeout=_KNOCK).close()
+    except (OSError, OverflowError) as error:
+        raise _no_answer(str(address), str(error)) from None
+
+
+def _no_answer(place: str, reason: str) -> ConfigError:
+    return ConfigError(
+        f"no Ray cluster answers at {place} ({reason}); start it there with `ray start --head`, or leave --address away"
+    )
