@@ -84,5 +84,6 @@ def _check_reachable(address: str | None) -> None:
 
 def _no_answer(place: str, reason: str) -> ConfigError:
     return ConfigError(
-        f"no Ray cluster answers at {place} ({reason}); start it there with `ray start --head`, or leave --address away"
+        f"no Ray cluster answers at {place} ({reason}); start it there with `ray start --head` and give both the same "
+        "RAY_AUTH_TOKEN_PATH, or leave --address away"
     )
