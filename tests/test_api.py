@@ -201,8 +201,22 @@ def test_train_takes_the_options_of_the_command_line() -> None:
     command = defaults(cli.train, {"assignments": "settings"})
     function = defaults(api.train)
     assert function.pop("listen") is None  # the command line draws its progress bar with it
-    assert function.pop("settings") == ()
-    assert command.pop("settings") is None
+    assert function.pop("stop") is None  # and stops at Ctrl-C
+    for repeatable in ("settings", "track"):
+        assert function.pop(repeatable) == ()
+        assert command.pop(repeatable) is None
+    assert list(command) == list(function)
+    assert command == function
+
+
+def test_compare_takes_the_options_of_the_command_line() -> None:
+    command = defaults(cli.compare, {"assignments": "settings"})
+    function = defaults(stochflow.compare)
+    assert function.pop("listen") is None
+    assert command.pop("as_json") is False
+    for repeatable in ("settings", "track"):
+        assert function.pop(repeatable) == ()
+        assert command.pop(repeatable) is None
     assert list(command) == list(function)
     assert command == function
 

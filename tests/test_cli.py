@@ -389,12 +389,37 @@ def test_a_full_disk_exits_with_one_sentence(run_cli: Stochflow, run: Path, monk
         ("evaluate thesis", "thesis has no config.yaml"),
         ("evaluate run --noise -1", "below 1"),
         (f"evaluate {'x' * 300}", "not a run directory"),
+        ("train --track aim", "'aim'; choose one of: tensorboard"),
+        ("compare --methods ppo2", "'ppo2'; choose one of"),
+        ("compare --methods sgfn-kl,sgfn-kl", "'sgfn-kl' is listed twice"),
+        ("compare --methods ,", "'methods'"),
+        ("compare --tasks tfbind9", "'tfbind9'; choose one of"),
+        ("compare --noise 0.1,1.5", "below 1"),
+        ("compare --noise 0.1,loud", "'loud'"),
+        ("compare --seeds 0", "'seeds'"),
+        ("compare --seeds many", "--seeds"),
+        ("compare --trajectories 0", "'trajectories'"),
+        ("compare --jobs 0", "'jobs'"),
+        ("compare --engine slurm", "'engine'"),
+        ("compare --address 127.0.0.1:6379", "add --engine ray"),
+        ("compare --engine ray --address 127.0.0.1:1", "no Ray cluster answers at 127.0.0.1:1"),
+        ("compare --engine ray --address 127.0.0.1:99999", "no Ray cluster answers at 127.0.0.1:99999"),
+        ("compare --track aim", "'aim'; choose one of: tensorboard"),
+        ("compare --set seed=3", "--seeds"),
+        ("compare --set model.widht=8", "'model.widht'; known are"),
+        ("compare --config missing.yaml", "missing.yaml cannot be read"),
+        ("compare --config wrong.yaml", "'seeds'"),
+        ("compare --out notes.txt", "notes.txt exists and holds no comparison"),
+        ("compare --out notes.txt/sweep", "cannot write to notes.txt/sweep"),
+        ("compare --out thesis", "thesis exists and holds no comparison"),
+        ("compare --out run", "run exists and holds no comparison"),
     ],
 )
 def test_what_a_user_got_wrong_is_one_sentence_and_nothing_is_changed(
     arguments: str, words: str, run_cli: Stochflow, run: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("ACGTACGT\n", encoding="utf-8")
+    (tmp_path / "wrong.yaml").write_text("methods: [sgfn-kl]\nseeds: five\n", encoding="utf-8")
     (tmp_path / "short.txt").write_text("ACGT\n", encoding="utf-8")
     (tmp_path / "bad.csv").write_text(IDENTITY.replace("1,0", "1,1"), encoding="utf-8")
     (tmp_path / "small.csv").write_text("1,0\n0,1\n", encoding="utf-8")

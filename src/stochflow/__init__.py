@@ -5,9 +5,11 @@ from importlib.metadata import version
 from stochflow.api import Run, evaluate, exact, load, sample, train
 from stochflow.errors import ConfigError, DataError, NumericsError, OracleError, StochflowError
 from stochflow.evaluation import Summary
+from stochflow.sweeps.compare import Comparison, compare
 
 __version__ = version("stochflow")
 __all__ = [
+    "Comparison",
     "ConfigError",
     "DataError",
     "NumericsError",
@@ -16,6 +18,7 @@ __all__ = [
     "StochflowError",
     "Summary",
     "__version__",
+    "compare",
     "evaluate",
     "exact",
     "load",

@@ -20,6 +20,7 @@ from stochflow.methods import method_settings
 from stochflow.runs import RunDirectory, check_free
 from stochflow.seeding import Generators
 from stochflow.tasks import Reward, make_task
+from stochflow.trackers import Tracking
 
 Settings = Mapping[str, Any]
 # what may differ when a run is continued: how long, where and how it is watched, but not what is learned
@@ -109,7 +110,9 @@ def train(
     device: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
+    track: Sequence[str] = (),
     listen: experiments.Listener | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Run:
     """Train a sampler and return its run. Defaults: tfbind8, sgfn-kl, noise 0.25, seed 0, 32,000 trajectories.
 
@@ -122,13 +125,16 @@ def train(
         out: run directory; by default `runs/<task>-<method>-<noise>-seed<seed>`.
         resume: continue the run in `out` from its checkpoint.
         overwrite: replace the run in `out`.
+        track: names of trackers that follow the run: tensorboard, wandb, mlflow.
         listen: called after every training step with its record and the share of the budget spent.
+        stop: asked before every training step; True ends the run as Ctrl-C does.
     """
     budget = {"trajectories": trajectories, "steps": steps, "minutes": minutes}
     flags = _flags(task, method, noise, seed, device, budget)
     layers = [_config_layer(config), *(parse_assignment(text) for text in settings), flags]
     if resume and overwrite:
         raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
+    tracking = Tracking(track)
     if resume:
         directory, experiment = _reopen(Path(out) if out else None, layers)
     else:
@@ -138,8 +144,19 @@ def train(
         resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
         experiment = experiments.build(resolved)
         directory = RunDirectory.create(path, resolved, overwrite)
-    with stop_signal() as stop:
-        experiments.run(experiment, directory, listen or _silence, stop)
+    tracking.start(experiment.config, directory.path, experiment.trainer.step if resume else None)
+    try:
+        with stop_signal() as signalled:
+            experiments.run(
+                experiment,
+                directory,
+                listen=_both(tracking, listen),
+                stop=lambda: signalled() or (stop is not None and stop()),
+            )
+    except BaseException:
+        tracking.finish(None)
+        raise
+    tracking.finish(directory.summary())
     return Run(directory.path)
 
 
@@ -286,5 +303,12 @@ def _channel(config: Config, noise: float | str) -> Any:
     return make_channel(settings, task.num_tokens, task.length)
 
 
-def _silence(record: dict[str, float], progress: float) -> None:
-    """Nobody listens."""
+def _both(tracking: Tracking, listen: experiments.Listener | None) -> experiments.Listener:
+    """Trackers hear every record, and whoever else listens."""
+
+    def heard(record: dict[str, float], progress: float) -> None:
+        tracking.log(record)
+        if listen is not None:
+            listen(record, progress)
+
+    return heard

@@ -6,9 +6,11 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
+import pandas as pd
 import typer
 from rich.console import Console
 from rich.markup import escape
@@ -27,6 +29,10 @@ from stochflow.forecasting.datasets import SERIES
 from stochflow.forecasting.frame import Columns
 from stochflow.methods import METHODS
 from stochflow.runs import format_samples
+from stochflow.sweeps.compare import DEFAULT_OUT, Comparison
+from stochflow.sweeps.compare import compare as compare_methods
+from stochflow.sweeps.progress import Board
+from stochflow.sweeps.results import Standing
 from stochflow.tasks import TASKS, make_task
 
 app = typer.Typer(
@@ -49,6 +55,10 @@ Assignments = Annotated[
     list[str] | None, typer.Option("--set", metavar="a.b=v", help="Override one setting; repeatable.")
 ]
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="YAML file of settings.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option("--track", metavar="tensorboard|wandb|mlflow", help="Also log to this tracker; repeatable."),
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 
 
@@ -79,6 +89,7 @@ def train(
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, mps, …  [default: auto]")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its checkpoint.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
+    track: Track = None,
 ) -> None:
     """Train a sampler; Ctrl-C ends cleanly and keeps everything so far."""
     with _progress_line() as listen:
@@ -96,6 +107,7 @@ def train(
             device=device,
             resume=resume,
             overwrite=overwrite,
+            track=track or (),
             listen=listen,
         )
     _print_summary(run.summary)
@@ -108,6 +120,62 @@ def train(
         highlight=False,
         soft_wrap=True,
     )
+
+
+@app.command()
+def compare(
+    tasks: Annotated[str | None, typer.Option(metavar="A,B", help="Task names, or all.  [default: tfbind8]")] = None,
+    methods: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Method names, or all.  [default: sgfn-kl,sgfn-db]")
+    ] = None,
+    noise: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Channels, each as for `train`.  [default: 0.25]")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs per method, seeds from 0.  [default: 5]")] = None,
+    trajectories: Annotated[int | None, typer.Option(help="Budget of every run.  [default: 32000]")] = None,
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="YAML file with these options.")] = None,
+    assignments: Assignments = None,
+    jobs: Annotated[int | None, typer.Option(help="Runs at a time.  [default: one per core]")] = None,
+    engine: Annotated[
+        str | None, typer.Option(metavar="local|ray", help="Processes here or a Ray cluster.  [default: local]")
+    ] = None,
+    address: Annotated[str | None, typer.Option(help="Ray cluster to join; started here if not given.")] = None,
+    track: Track = None,
+    out: Annotated[Path | None, typer.Option(help=f"Folder of the comparison.  [default: {DEFAULT_OUT}]")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare methods over tasks, noise and seeds with equal budgets; the same command again goes on."""
+    with Board(messages) as board:
+        found = compare_methods(
+            _list(tasks),
+            methods=_list(methods),
+            noise=_list(noise),
+            seeds=seeds,
+            trajectories=trajectories,
+            config=config,
+            settings=assignments or (),
+            jobs=jobs,
+            engine=engine,
+            address=address,
+            track=track or (),
+            out=out,
+            listen=board.show if messages.is_terminal else None,
+        )
+    if as_json:
+        print(json.dumps(_comparison_as_dict(found), indent=2))
+    else:
+        _print_comparison(found, out or DEFAULT_OUT)
+    for name, error in found.failures.items():
+        messages.print(f"[bold red]Failed:[/] {escape(name)}: {escape(error)}", highlight=False, soft_wrap=True)
+    if found.interrupted:
+        messages.print(
+            f"Stopped with {len(found.missing)} of {len(found.missing) + _num_finished(found)} runs to go; go on with "
+            f"`stochflow compare --out {escape(shlex.quote(str(out or DEFAULT_OUT)))}`.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        sys.exit(_INTERRUPTED)
+    sys.exit(1 if found.failures else 0)
 
 
 @app.command()
@@ -357,6 +425,64 @@ def _progress_line() -> Iterator[Any]:
     finally:
         if progress.live.is_started:
             progress.stop()
+
+
+def _list(text: str | None) -> list[str] | None:
+    return None if text is None else list(_names(text))
+
+
+def _num_finished(found: Comparison) -> int:
+    return int((found.frame["status"] == "finished").sum())
+
+
+def _comparison_as_dict(found: Comparison) -> dict[str, Any]:
+    return {
+        "out": str(found.path),
+        "specification": found.spec.model_dump(mode="json"),
+        "standings": [asdict(standing) for standing in found.standings],
+        "failed": found.failures,
+        "missing": found.missing,
+    }
+
+
+def _print_comparison(found: Comparison, out: Path) -> None:
+    for standing in found.standings:
+        console.print(_standing_table(standing, found))
+        console.print(escape(standing.verdict), highlight=False, soft_wrap=True)
+        console.print()
+    console.print(
+        f"{_num_finished(found)} runs in {escape(str(out))} (every run in results.csv and results.parquet)",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+_MEDIANS = {"tv": ("TV", 3), "num_modes": ("modes", 0), "cpu_seconds": ("CPU s", 0)}
+
+
+def _standing_table(standing: Standing, found: Comparison) -> Table:
+    """Methods by median, best first; the winner, if there is one, in bold with a star."""
+    title = f"{standing.task}, noise {standing.noise}, {found.spec.trajectories:,} trajectories; medians over seeds"
+    table = Table(title=escape(title))
+    table.add_column("method", no_wrap=True)
+    for heading in (standing.metric, standing.interval, *(heading for heading, _ in _MEDIANS.values()), "runs"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    rows = found.frame[(found.frame["task"] == standing.task) & (found.frame["status"] == "finished")]
+    rows = rows[rows["noise"] == standing.noise]
+    medians = rows.groupby("method")[list(_MEDIANS)].median()
+    for entry in standing.entries:
+        won = entry.method == standing.winner
+        cells = ["–"] * (2 + len(_MEDIANS))
+        if entry.median is not None:
+            cells = [f"{entry.median:.4f}", f"{entry.low:.4f}–{entry.high:.4f}"]
+            found_medians = medians.loc[entry.method]
+            cells += [
+                "–" if pd.isna(found_medians[name]) else f"{found_medians[name]:.{digits}f}"
+                for name, (_, digits) in _MEDIANS.items()
+            ]
+        name = escape(entry.method) + (" ★" if won else "")
+        table.add_row(name, *cells, f"{entry.runs}/{entry.planned}", style="bold" if won else None)
+    return table
 
 
 def _names(listed: str) -> tuple[str, ...]:

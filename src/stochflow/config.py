@@ -281,7 +281,7 @@ def resolve(layers: list[dict[str, Any]]) -> Config:
     for layer in layers:
         if "budget" in layer:
             merged.pop("budget", None)
-        merged = _merge(merged, layer)
+        merged = merge(merged, layer)
     try:
         return Config.model_validate(merged)
     except ValidationError as error:
@@ -361,11 +361,12 @@ def _exponent_number(text: str) -> float | str:
         return text
 
 
-def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+def merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    """Nested settings, those of `top` over those of `base`."""
     merged = dict(base)
     for key, value in top.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _merge(merged[key], value) if both else value
+        merged[key] = merge(merged[key], value) if both else value
     return merged
 
 
@@ -385,7 +386,7 @@ def sentence_of(error: ValidationError, settings: type[BaseModel]) -> str:
 
 def _name(location: tuple[int | str, ...]) -> str:
     """Dotted name of a setting, without the type names that pydantic adds for alternatives."""
-    types = ("float", "list[float]")
+    types = ("float", "list[float]", "str")
     return ".".join(str(part) for part in location if part not in types) or "config"
 
 

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from stochflow.errors import ConfigError, DataError
-from stochflow.forecasting.optional import extra
 from stochflow.forecasting.rhythm import YEAR_IN_DAYS, Rhythm
+from stochflow.optional import extra
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

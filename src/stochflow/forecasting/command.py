@@ -12,9 +12,9 @@ from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.datasets import SERIES, load_series
 from stochflow.forecasting.forecaster import MODEL, StochflowForecaster, interval_levels
 from stochflow.forecasting.frame import Columns, read_frame
-from stochflow.forecasting.optional import extra
 from stochflow.forecasting.page import fan_page
 from stochflow.forecasting.training import Report, silent
+from stochflow.optional import extra
 
 # quantiles that the page's bands need
 _PAGE_LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from stochflow.forecasting.optional import extra
+from stochflow.optional import extra
 
 Array = NDArray[np.float64]
 LEVELS: Array = np.arange(1, 100) / 100

@@ -9,9 +9,9 @@ import pandas as pd
 from stochflow.errors import DataError
 from stochflow.forecasting.forecaster import MODEL, StochflowForecaster
 from stochflow.forecasting.frame import Columns
-from stochflow.forecasting.optional import extra
 from stochflow.forecasting.tables import names_list, show_time
 from stochflow.forecasting.timeline import infer_freq
+from stochflow.optional import extra
 
 BaseForecaster: Any = extra("sktime.forecasting.base", "sktime").BaseForecaster
 _HORIZON = 12

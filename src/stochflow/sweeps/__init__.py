@@ -1,0 +1,1 @@
+"""Many runs, compared: what to run, who runs it, what came out."""

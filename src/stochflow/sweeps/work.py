@@ -1,0 +1,143 @@
+"""What a worker does with one run, whichever engine it belongs to: start it, go on with it, or leave it alone."""
+
+import json
+import os
+import platform
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from stochflow import api
+from stochflow.errors import DataError, StochflowError
+from stochflow.evaluation import Summary
+from stochflow.files import write_atomically
+from stochflow.runs import CONFIG, RunDirectory
+from stochflow.sweeps.plan import RUNS
+
+STOP = ".stop"
+LOCKS = ".locks"
+USAGE = "worker.json"
+_PATIENCE = 60.0
+_USAGE_EVERY = 5.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run as a worker needs it: plain values that can travel to another machine."""
+
+    sweep: str
+    name: str
+    config: dict[str, Any]
+    track: tuple[str, ...] = ()
+
+    @property
+    def path(self) -> Path:
+        return Path(self.sweep) / RUNS / self.name
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: finished, interrupted or failed, and in the last case why."""
+
+    name: str
+    status: str
+    error: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def execute(job: Job) -> Outcome:
+    """Take a run to its end, from its checkpoint if it has one. Errors come back as a sentence, not as exceptions."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        status, error = _attempt(job)
+    return Outcome(job.name, status, error, tuple(str(warning.message) for warning in caught))
+
+
+def finished_summary(path: Path) -> Summary | None:
+    """The summary of a run that used up its budget; None for any other."""
+    try:
+        summary = RunDirectory(path).summary()
+    except DataError:
+        return None
+    return summary if summary.status == "finished" else None
+
+
+def cpu_seconds(path: Path) -> float | None:
+    """CPU time that all workers together spent on a run."""
+    return _read_usage(path).get("cpu_seconds")
+
+
+def lock(sweep: Path, name: str) -> FileLock:
+    """One process at a time; the system lets go of it when the process ends, however it ends."""
+    (sweep / LOCKS).mkdir(exist_ok=True)
+    return FileLock(sweep / LOCKS / f"{name}.lock")
+
+
+class Meter:
+    """Keeps `worker.json` of a run: who works on it, and the CPU time so far, over all sessions."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        before = _read_usage(path)
+        self._spent, self._sessions = before.get("cpu_seconds", 0.0), before.get("sessions", 0) + 1
+        self._started, self._next = time.process_time(), 0.0
+
+    def listen(self, record: dict[str, float], progress: float) -> None:
+        if time.monotonic() >= self._next:
+            self.write()
+
+    def write(self) -> None:
+        self._next = time.monotonic() + _USAGE_EVERY
+        usage = {
+            "host": platform.node(),
+            "pid": os.getpid(),
+            "sessions": self._sessions,
+            "cpu_seconds": round(self._spent + time.process_time() - self._started, 3),
+        }
+        write_atomically(self._path / USAGE, json.dumps(usage, indent=2) + "\n")
+
+
+def _attempt(job: Job) -> tuple[str, str]:
+    try:
+        # after a crash, the worker before this one may need a moment to be gone
+        with lock(Path(job.sweep), job.name).acquire(timeout=_PATIENCE):
+            return _train(job), ""
+    except Timeout:
+        return "failed", "another process works on this run; end it and start again"
+    except StochflowError as error:
+        return "failed", str(error)
+    # one run that breaks in a way nobody foresaw must not take the others with it
+    except Exception as error:
+        return "failed", " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _train(job: Job) -> str:
+    path, stop = job.path, Path(job.sweep) / STOP
+    if finished_summary(path) is not None:
+        return "finished"
+    if stop.exists():
+        return "interrupted"
+    started = any((path / "checkpoint").glob("step-*.json"))
+    meter = Meter(path)
+    run = api.train(
+        config=job.config,
+        out=path,
+        resume=started,
+        overwrite=not started and (path / CONFIG).exists(),  # killed before its first checkpoint: nothing to keep
+        track=job.track,
+        listen=meter.listen,
+        stop=stop.exists,
+    )
+    meter.write()
+    return run.summary.status
+
+
+def _read_usage(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads((path / USAGE).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,368 @@
+"""A comparison that was killed, stopped, extended or run elsewhere gives the table of one that nobody disturbed."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import stochflow
+from stochflow import cli
+from stochflow.config import merge, parse_assignment
+from stochflow.errors import ConfigError
+from stochflow.sweeps import compare
+from stochflow.sweeps.local import LocalEngine
+from stochflow.sweeps.plan import plan, specify
+from stochflow.sweeps.progress import State, Watch
+from stochflow.sweeps.work import USAGE, Job, Outcome, execute, lock
+
+# 25 steps with a checkpoint at every fifth: whoever is stopped has something to make again
+SETTINGS = (
+    "optimiser.batch_size=16",
+    "optimiser.updates=2",
+    "model.width=8",
+    "evaluation.num_samples=50",
+    "evaluation.every=1",
+    "checkpoint_every=0.2",
+)
+METHODS = ["sgfn-db", "sgfn-kl-trajectory"]
+ARGUMENTS: dict[str, Any] = {
+    "methods": METHODS,
+    "noise": [0.1],
+    "seeds": 2,
+    "trajectories": 400,
+    "settings": SETTINGS,
+    "jobs": 2,
+}
+OPTIONS = [
+    *("--methods", ",".join(METHODS), "--noise", "0.1", "--seeds", "2", "--trajectories", "400", "--jobs", "2"),
+    *(part for text in SETTINGS for part in ("--set", text)),
+]
+CLOCKS = ["seconds", "cpu_seconds"]
+_PATIENCE = 120.0
+
+
+class Here:
+    """An engine without processes, for tests that are not about them."""
+
+    def __enter__(self) -> "Here":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def run(self, jobs: list[Job], cost: Any, stop: Any) -> Iterator[Outcome]:
+        return map(execute, jobs)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a finished comparison; to be read, not changed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare, "_engine", lambda spec: Here())
+        return stochflow.compare(**ARGUMENTS, out=tmp_path_factory.mktemp("undisturbed") / "sweep").path
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compare, "_engine", lambda spec: Here())
+
+
+def start(out: Path, *options: str) -> subprocess.Popen[str]:
+    """`stochflow compare` in a process group of its own, so that a signal to the group reaches nobody else."""
+    command = [sys.executable, "-m", "stochflow", "compare", *OPTIONS, "--out", str(out), *options]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=out.parent
+    )
+
+
+def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
+    """Look again and again until it is so; not for ever, and not after the process has ended."""
+    deadline = time.monotonic() + _PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.005)
+
+
+def steps_made(out: Path) -> int:
+    """Lines in all metrics.jsonl of a comparison."""
+    return sum(path.read_bytes().count(b"\n") for path in out.glob("runs/*/metrics.jsonl"))
+
+
+def worker_of(run: Path) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads((run / USAGE).read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text(encoding="utf-8").rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def table_of(folder: Path) -> pd.DataFrame:
+    return pd.read_csv(folder / "results.csv", float_precision="round_trip")
+
+
+def assert_same_results(found: Path, expected: Path) -> None:
+    """Equal tables to the last digit, but for the clocks; equal steps in every run."""
+    left, right = (table_of(folder).drop(columns=CLOCKS) for folder in (found, expected))
+    pd.testing.assert_frame_equal(left, right, check_exact=True)
+    tables = [pd.read_parquet(folder / "results.parquet").drop(columns=CLOCKS) for folder in (found, expected)]
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
+    for name in left["run"]:
+        records = [stochflow.load(folder / "runs" / name).metrics for folder in (found, expected)]
+        pd.testing.assert_frame_equal(*(frame.drop(columns="seconds") for frame in records), check_exact=True)
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file below a folder with the moment it was written and its content."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
+@pytest.fixture
+def copy(undisturbed: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(undisturbed, tmp_path / "sweep"))
+
+
+def test_every_run_is_an_ordinary_run_directory_and_a_row(undisturbed: Path) -> None:
+    table = table_of(undisturbed)
+    names = [f"tfbind8-{method}-0.1-seed{seed}" for method in METHODS for seed in (0, 1)]
+    assert table["run"].tolist() == names
+    assert sorted(os.listdir(undisturbed / "runs")) == sorted(names)
+    assert set(table["trajectories"]) == {400}
+    assert set(table["status"]) == {"finished"}
+    for name, row in zip(names, table.to_dict("records"), strict=True):
+        summary = stochflow.load(undisturbed / "runs" / name).summary
+        assert row["regret"] == summary.regret
+        assert row["num_modes"] == summary.num_modes
+        assert summary.log_z_true is not None
+        assert row["log_z_error"] == summary.log_z - summary.log_z_true
+        assert row["cpu_seconds"] > 0
+        assert set(type(summary).model_fields) <= set(row)
+    parquet = pd.read_parquet(undisturbed / "results.parquet")
+    assert parquet.to_csv(index=False) == (undisturbed / "results.csv").read_text(encoding="utf-8")
+
+
+def test_a_run_of_a_comparison_is_the_run_that_train_makes(undisturbed: Path, tmp_path: Path) -> None:
+    run = stochflow.train(
+        method="sgfn-db", noise=0.1, seed=1, trajectories=400, settings=SETTINGS, out=tmp_path / "alone"
+    )
+    kept = stochflow.load(undisturbed / "runs" / "tfbind8-sgfn-db-0.1-seed1").summary
+    assert kept.model_dump(exclude={"seconds"}) == run.summary.model_dump(exclude={"seconds"})
+
+
+def test_a_comparison_that_is_killed_and_stopped_ends_like_an_undisturbed_one(
+    undisturbed: Path, tmp_path: Path, here: None
+) -> None:
+    out = tmp_path / "my sweep"
+    process = start(out)
+    wait_for(lambda: steps_made(out) >= 13, process)
+    process.kill()
+    process.communicate()
+    workers = [usage["pid"] for run in out.glob("runs/*") if (usage := worker_of(run))]
+    assert workers
+    # workers follow their parent: nobody writes behind the back of the next one
+    wait_for(lambda: not any(map(alive, workers)))
+    made = steps_made(out)
+    assert len(table_of(out)) < 4  # half done and readable
+
+    process = start(out)
+    wait_for(lambda: steps_made(out) >= made + 7, process)
+    os.killpg(process.pid, signal.SIGINT)  # to parent and workers, as Ctrl-C in a terminal
+    _, err = process.communicate(timeout=100)
+    assert process.returncode == 130, err
+    (line,) = err.splitlines()
+    assert re.fullmatch(r"Stopped with \d of 4 runs to go; go on with `stochflow compare --out '.*/my sweep'`\.", line)
+    stopped = [run for run in map(stochflow.load, out.glob("runs/*")) if run.summary.status == "interrupted"]
+    assert stopped
+    for run in stopped:  # nothing was lost
+        assert run.metrics["step"].tolist() == list(range(1, run.summary.steps + 1))
+
+    found = stochflow.compare(out=out)
+    assert (found.missing, found.interrupted) == ([], False)
+    assert_same_results(out, undisturbed)
+    sessions = [usage["sessions"] for run in out.glob("runs/*") if (usage := worker_of(run))]
+    assert max(sessions) == 3
+
+
+def test_finished_runs_are_not_touched_again(copy: Path, here: None) -> None:
+    before = snapshot(copy / "runs")
+    stochflow.compare(**ARGUMENTS, out=copy)
+    assert snapshot(copy / "runs") == before
+
+
+def test_what_is_added_is_run_and_what_is_there_is_kept(copy: Path, undisturbed: Path, here: None) -> None:
+    before = snapshot(copy / "runs")
+    found = stochflow.compare(methods=["sgfn-kl-trajectory"], noise=[0.5], seeds=1, out=copy)
+    # 0.5 joins 0.1, both methods and both seeds stay: a comparison is always a whole grid
+    assert (found.spec.methods, found.spec.noise, found.spec.seeds) == (METHODS, [0.1, 0.5], 2)
+    assert len(found.frame) == 8
+    after = snapshot(copy / "runs")
+    assert {path: after[path] for path in before} == before
+    old = found.frame[found.frame["noise"] == 0.1]
+    assert old["regret"].tolist() == table_of(undisturbed)["regret"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"trajectories": 800}, "was started with trajectories 400, not 800"),
+        ({"settings": ("model.width=16",)}, "was started with settings"),
+        ({"config": {"settings": {}}}, "was started with settings"),
+    ],
+)
+def test_another_budget_or_other_settings_are_refused(change: dict[str, Any], words: str, copy: Path) -> None:
+    before = snapshot(copy)
+    with pytest.raises(ConfigError, match=words):
+        stochflow.compare(**change, out=copy)
+    assert snapshot(copy) == before
+
+
+def test_runs_that_were_made_with_other_settings_are_refused(copy: Path) -> None:
+    config = copy / "runs" / "tfbind8-sgfn-db-0.1-seed0" / "config.yaml"
+    config.write_text(config.read_text(encoding="utf-8").replace("beta: 3.0", "beta: 2.0"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"tfbind8-sgfn-db-0\.1-seed0 was made with another 'reward'"):
+        stochflow.compare(out=copy)
+
+
+def test_two_comparisons_do_not_share_a_folder(copy: Path) -> None:
+    with lock(copy, "compare"), pytest.raises(ConfigError, match="another comparison is at work"):
+        stochflow.compare(out=copy)
+
+
+def test_a_run_that_fails_is_recorded_and_stops_no_other(
+    tmp_path: Path, here: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # too large a weight for float32, of a term that only one of the methods has
+    options = ["--methods", "sgfn-kl-bootstrap,sgfn-kl-trajectory", "--seeds", "1"]
+    options += ["--set", "objective.flow_weight=1e39", "--out", str(tmp_path / "sweep")]
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back what the command line replaces
+    monkeypatch.setattr(sys, "argv", ["stochflow", "compare", *OPTIONS, *options])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 1
+    out, err = capsys.readouterr()
+    (line,) = err.splitlines()
+    assert line.startswith("Failed: tfbind8-sgfn-kl-bootstrap-0.1-seed0: the term ")
+    assert "No clear winner yet: runs of sgfn-kl-bootstrap are missing." in out
+    table = table_of(tmp_path / "sweep").set_index("method")
+    assert table.loc["sgfn-kl-bootstrap", "status"] == "failed"
+    assert table.loc["sgfn-kl-bootstrap", "error"] in line
+    assert pd.isna(table.loc["sgfn-kl-bootstrap", "regret"])
+    assert table.loc["sgfn-kl-trajectory", "status"] == "finished"
+
+
+def jobs_of(out: Path) -> list[Job]:
+    """The jobs of the undisturbed comparison, in a folder of their own."""
+    settings: dict[str, Any] = {}
+    for text in SETTINGS:
+        settings = merge(settings, parse_assignment(text))
+    spec = specify(out, ARGUMENTS | {"settings": settings})
+    out.mkdir()
+    return [Job(str(out), run.name, run.config.model_dump(mode="json")) for run in plan(spec)]
+
+
+def test_the_longest_run_comes_first_and_goes_on_when_its_worker_is_killed(undisturbed: Path, tmp_path: Path) -> None:
+    short, long = jobs_of(tmp_path / "sweep")[1:3]
+    killed: list[int] = []
+    outcomes = []
+    with LocalEngine(jobs=1, retries=1) as engine:
+        for outcome in engine.run([short, long], lambda job: float(job is long), lambda: False):
+            outcomes += [(outcome.name, outcome.status)] if outcome else []
+            usage = worker_of(long.path)
+            if usage and not killed:
+                os.kill(usage["pid"], signal.SIGKILL)
+                killed.append(usage["pid"])
+    assert outcomes == [(long.name, "finished"), (short.name, "finished")]
+    usage = worker_of(long.path)
+    assert usage is not None
+    assert usage["sessions"] == 2
+    assert usage["pid"] != killed[0]
+    for job in (short, long):
+        found, expected = stochflow.load(job.path), stochflow.load(undisturbed / "runs" / job.name)
+        assert found.summary.model_dump(exclude={"seconds"}) == expected.summary.model_dump(exclude={"seconds"})
+
+
+def test_a_run_whose_worker_always_dies_is_given_up(tmp_path: Path) -> None:
+    job = jobs_of(tmp_path / "sweep")[0]
+    outcomes = []
+    with LocalEngine(jobs=1, retries=0) as engine:
+        for outcome in engine.run([job], lambda _: 0.0, lambda: False):
+            outcomes += [outcome] if outcome else []
+            usage = worker_of(job.path)
+            if usage and alive(usage["pid"]):
+                os.kill(usage["pid"], signal.SIGKILL)
+    (given_up,) = outcomes
+    assert (given_up.status, given_up.error) == ("failed", "its worker process was ended 1 times")
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(undisturbed: Path, tmp_path: Path) -> None:
+    job = jobs_of(tmp_path / "sweep")[0]
+    shutil.copytree(undisturbed / "runs" / job.name, job.path, ignore=lambda *_: {"checkpoint", "summary.json"})
+    assert execute(job).status == "finished"
+    assert stochflow.load(job.path).metrics["step"].tolist() == list(range(1, 26))
+
+
+def test_progress_is_read_from_the_run_directories(undisturbed: Path, tmp_path: Path) -> None:
+    job = jobs_of(tmp_path / "sweep")[0]
+    names = [job.name, "not-started"]
+    watch = Watch(tmp_path / "sweep", trajectories=400, total=5)
+    assert watch.look(names) == State(done=3, total=5, running={})
+    assert watch.look(names) is None  # a moment ago
+    shutil.copytree(undisturbed / "runs" / job.name, job.path, copy_function=shutil.copyfile)
+    metrics = job.path / "metrics.jsonl"
+    lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+    metrics.write_text("".join(lines[:10]), encoding="utf-8")
+    share, record = watch.state(names).running[job.name]
+    assert (share, record["step"]) == (0.4, 10)
+    os.utime(metrics, (0, 0))  # of an earlier session
+    assert watch.state(names).running == {}
+
+
+def test_a_ray_cluster_with_a_killed_worker_gives_the_same_table(undisturbed: Path, tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    process = start(out, "--engine", "ray")
+    victims: list[Path] = []
+
+    def caught_in_the_middle() -> bool:
+        for run in out.glob("runs/*"):
+            if worker_of(run) and not (run / "summary.json").exists():
+                victims.append(run)
+        return bool(victims)
+
+    wait_for(caught_in_the_middle, process)
+    usage = worker_of(victims[0])
+    assert usage is not None
+    os.kill(usage["pid"], signal.SIGKILL)
+    printed, err = process.communicate(timeout=200)
+    assert (process.returncode, err) == (0, "")
+    assert "4 runs in " in printed
+    usage = worker_of(victims[0])
+    assert usage is not None
+    assert usage["sessions"] == 2
+    assert_same_results(out, undisturbed)
+
+
+def test_ray_is_an_extra_that_is_asked_for_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ConfigError, match=r"pip install 'stochflow\[ray\]'"):
+        stochflow.compare(engine="ray", out=tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
