@@ -1,0 +1,91 @@
+"""The command that makes a run again, from its stored config."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from stochflow.channel_config import parse_noise
+from stochflow.config import ChannelConfig, Config, resolve
+from stochflow.errors import StochflowError
+from stochflow.methods import method_settings
+
+_NOT_ABOUT_LEARNING = ("device", "threads", "evaluation", "checkpoint_every")
+
+
+def train_command(config: Config, out: str) -> str:
+    """A `stochflow train …` that resolves to this very config; settings that are the method's own are not repeated.
+
+    A method that is not known here cannot be resolved; its config file is named instead.
+    """
+    try:
+        words = [config.task, "--method", config.method, *_noise_words(config.channel), "--seed", str(config.seed)]
+        words += _budget_words(config)
+        words += ["--device", config.device] if config.device != "auto" else []
+        words += [word for assignment in assignments(config) for word in ("--set", assignment)]
+    except StochflowError:
+        words = ["--config", f"{out}/config.yaml"]
+    return shlex.join(["stochflow", "train", *words, "--out", f"{out}-again"])
+
+
+def assignments(config: Config) -> list[str]:
+    """`a.b=v` for every setting that differs from what task, method, noise, seed, budget and device alone give."""
+    flags: dict[str, Any] = {
+        **{name: getattr(config, name) for name in ("task", "method", "seed", "device")},
+        "budget": config.budget.model_dump(exclude_none=True),
+    }
+    noise = noise_flag(config.channel)
+    if noise is not None:
+        flags["channel"] = parse_noise(noise)
+    given = dict(_leaves(resolve([method_settings(config.method), flags]).model_dump(mode="json")))
+    wanted = dict(_leaves(config.model_dump(mode="json")))
+    return [f"{name}={_yaml(value)}" for name, value in wanted.items() if given[name] != value]
+
+
+def peculiarities(config: Config) -> tuple[str, ...]:
+    """What sets a run apart beyond task, method, noise and seed: its budget and the settings that shape learning."""
+    budget = [f"{value:g} {name}" for name, value in config.budget.model_dump(exclude_none=True).items()]
+    try:
+        changed = [text for text in assignments(config) if text.split(".")[0].split("=")[0] not in _NOT_ABOUT_LEARNING]
+    except StochflowError:
+        changed = []
+    return (*budget, *changed)
+
+
+def noise_flag(channel: ChannelConfig) -> str | None:
+    """What `--noise` takes for this channel, or None when only settings can say it."""
+    noise = channel.noise
+    if isinstance(noise, list):
+        text = ",".join(str(alpha) for alpha in noise) + ("," if len(noise) == 1 else "")
+    else:
+        text = {"none": "none", "dna-synthesis": f"dna-synthesis:{noise}"}.get(channel.kind, str(noise))
+    try:
+        same = ChannelConfig.model_validate(parse_noise(text)) == channel
+    except StochflowError:
+        return None
+    return text if same else None
+
+
+def _noise_words(channel: ChannelConfig) -> list[str]:
+    noise = noise_flag(channel)
+    return [] if noise is None else ["--noise", noise]
+
+
+def _budget_words(config: Config) -> list[str]:
+    budget = config.budget.model_dump(exclude_none=True)
+    return [word for name, value in budget.items() for word in (f"--{name}", str(value))]
+
+
+def _leaves(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _yaml(value: Any) -> str:
+    """A value on one line, as `--set` reads it."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
+    return text.strip().removesuffix("...").strip()
