@@ -18,6 +18,7 @@ from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary, Truth, draw, samples_frame
 from stochflow.experiment import restore
 from stochflow.methods import method_settings
+from stochflow.reports.page import write_report
 from stochflow.runs import RunDirectory, check_free
 from stochflow.seeding import Generators
 from stochflow.tasks import Reward, make_task
@@ -174,6 +175,11 @@ def exact(
     if channel.slip is not None:
         result["infeasible_share"] = infeasible_share(truth.log_rewards, channel.slip, the_task.num_tokens)
     return result
+
+
+def report(path: str | Path, out: str | Path | None = None) -> Path:
+    """Write one HTML page about a run, or about a sweep that holds runs/; by default `report.html` beside its files."""
+    return write_report(Path(path), None if out is None else Path(out))
 
 
 def load(run: str | Path | Run) -> Run:

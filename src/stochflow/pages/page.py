@@ -17,7 +17,7 @@ _VERSIONS = ("stochflow", "torch", "numpy", "pandas", "plotly")
 
 
 def assemble(title: str, *, style: str, body: str, data: Any, script: str, plotly: str) -> str:
-    """The whole page. `title` is text; `style`, `body` and `script` are trusted markup; `data` is read by the script."""
+    """The whole page. `title` is text; `style`, `body` and `script` are trusted markup; `data` is for the script."""
     return Template(SHELL).substitute(
         title=html.escape(title), style=style, body=body, data=script_json(data), script=script, plotly=plotly
     )

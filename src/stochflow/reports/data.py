@@ -79,7 +79,9 @@ def read_source(path: Path) -> Source:
     if (path / CONFIG).is_file():
         return Source(path, [read_run(path)], is_sweep=False)
     if not path.is_dir():
-        raise DataError(f"{path} is not a folder; give a run directory of `stochflow train`, or a sweep that holds runs/")
+        raise DataError(
+            f"{path} is not a folder; give a run directory of `stochflow train`, or a sweep that holds runs/"
+        )
     folders = sorted(found.parent for found in path.glob(f"runs/*/{CONFIG}"))
     if not folders:
         raise DataError(

@@ -118,4 +118,3 @@ def thinned(landscape: Landscape, num: int, seed: int = 0) -> np.ndarray:
     """Indices of `num` sequences drawn without replacement, ascending; all of them when there are no more."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randperm(len(landscape.log_rewards), generator=generator)[:num].sort().values.numpy()
-
