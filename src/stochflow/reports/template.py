@@ -2,7 +2,8 @@
 
 # after Okabe and Ito: told apart with every kind of colour vision, lighter in the dark
 STYLE = """:root { --s1: #0072b2; --s2: #d55e00; --s3: #008562; --s4: #b3528b; --s5: #a87400; --s6: #3f8fc4;
-  --s7: #6b5bb5; --heat0: #f5f7f9; --heat1: #6ba9d6; --heat2: #07518a; --cold: #2166ac; --hot: #d55e00; --warn: #8a5300; }
+  --s7: #6b5bb5; --heat0: #f5f7f9; --heat1: #6ba9d6; --heat2: #07518a; --cold: #2166ac; --hot: #d55e00;
+  --warn: #8a5300; }
 @media (prefers-color-scheme: dark) {
   :root { --s1: #56b4e9; --s2: #f2894a; --s3: #2fc49a; --s4: #e29cc4; --s5: #e8bd4a; --s6: #a9d8f5; --s7: #b0a4ee;
     --heat0: #1c2126; --heat1: #24618f; --heat2: #8fd0ff; --cold: #4a9be0; --hot: #f2894a; --warn: #f0b429; }
