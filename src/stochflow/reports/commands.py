@@ -1,13 +1,13 @@
 """The command that makes a run again, from its stored config."""
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import yaml
 
 from stochflow.channel_config import parse_noise
-from stochflow.config import ChannelConfig, Config, resolve
+from stochflow.config import ChannelConfig, Config, parse_assignment, resolve
 from stochflow.errors import StochflowError
 from stochflow.methods import method_settings
 
@@ -27,6 +27,52 @@ def train_command(config: Config, out: str) -> str:
     except StochflowError:
         words = ["--config", f"{out}/config.yaml"]
     return shlex.join(["stochflow", "train", *words, "--out", f"{out}-again"])
+
+
+def compare_command(configs: Sequence[Config], out: str) -> str | None:
+    """A `stochflow compare …` whose runs include these, or None when no single one does.
+
+    It spans tasks × methods × noises × seeds from 0, so for an unfinished sweep it may make more runs than there are.
+    """
+    try:
+        axes = _axes(configs)
+        changed = _common_changes(configs)
+    except StochflowError:
+        return None
+    if axes is None or changed is None:
+        return None
+    words = [word for name, values in axes.items() for word in (f"--{name}", ",".join(values))]
+    words += [word for assignment in changed for word in ("--set", assignment)]
+    return shlex.join(["stochflow", "compare", *words, "--out", f"{out}-again"])
+
+
+def _axes(configs: Sequence[Config]) -> dict[str, list[str]] | None:
+    """What a comparison varies, as its options take it; None when a noise or a budget has no such form."""
+    noises = [noise_flag(config.channel) for config in configs]
+    budgets = {config.budget.trajectories for config in configs}
+    runs = {(config.task, config.method, noise, config.seed) for config, noise in zip(configs, noises, strict=True)}
+    # commas separate the noises of a comparison, so those with a slip per position cannot be listed
+    if len(budgets) > 1 or None in budgets or len(runs) < len(configs) or not all(n and "," not in n for n in noises):
+        return None
+    return {
+        "tasks": list(dict.fromkeys(config.task for config in configs)),
+        "methods": list(dict.fromkeys(config.method for config in configs)),
+        "noise": list(dict.fromkeys(str(noise) for noise in noises)),
+        "seeds": [str(max(config.seed for config in configs) + 1)],
+        "trajectories": [str(budget) for budget in budgets],
+    }
+
+
+def _common_changes(configs: Sequence[Config]) -> list[str] | None:
+    """Assignments that make every config from its method's own settings; None when there are no common ones."""
+    changed = list(dict.fromkeys(text for config in configs for text in assignments(config)))
+    changed += [f"device={_yaml(device)}" for device in {config.device for config in configs} - {"auto"}]
+    layers = [parse_assignment(text) for text in changed]
+    for config in configs:
+        flags = config.model_dump(include={"task", "method", "seed", "channel", "budget"}, exclude_none=True)
+        if resolve([method_settings(config.method), *layers, flags]) != config:
+            return None
+    return changed
 
 
 def assignments(config: Config) -> list[str]:

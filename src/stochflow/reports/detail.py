@@ -47,14 +47,19 @@ def _tiles(run: RunRecord) -> str:
         ("min_kl", "Smallest KL", "nats", "What the noise alone costs: no policy gets below it."),
         ("tv", "Total variation", "", "Share of probability on the wrong sequences, from 0 to 1."),
     )
-    tiles = [markup.tile(title, _shown(run.latest(key)), unit, text) for key, title, unit, text in rows]
+    tiles = [markup.tile(title, markup.shown(run.latest(key)), unit, text) for key, title, unit, text in rows]
     modes = run.latest("num_modes")
     text = "Good designs among those drawn that differ from each other in several letters."
     tiles.append(markup.tile("Modes found", "–" if modes is None else f"{modes:.0f}", "", text))
     best = run.latest("attainable_score")
     text = "Mean score of what is drawn, beside that of the best policy under this noise."
     tiles.append(
-        markup.tile("Expected score", _shown(run.latest("mean_score")), "" if best is None else f"of {best:.4g}", text)
+        markup.tile(
+            "Expected score",
+            markup.shown(run.latest("mean_score")),
+            "" if best is None else f"of {markup.shown(best)} attainable",
+            text,
+        )
     )
     return f'<div class="tiles">{"".join(tiles)}</div>'
 
@@ -136,7 +141,3 @@ def _logo(sequences: list[str], examined: Examined) -> str:
         f"log2 of {num_letters} letters minus the entropy; each design counts once."
     )
     return logo_svg(sequences, num_letters) + markup.paragraph(words)
-
-
-def _shown(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"

@@ -77,6 +77,7 @@ def regret_bars(groups: Sequence[Group], measure: Measure) -> Figure:
     ticks = {"tickvals": list(positions.values()), "ticktext": [_label(name) for name in conditions]}
     layout = {
         "barmode": "group",
+        "bargap": 0.35,
         "xaxis": {"title": {"text": "condition"}, **ticks},
         "yaxis": {"title": {"text": measure.axis}, "rangemode": "tozero"},
         "legend": _LEGEND,
@@ -114,7 +115,7 @@ def learning_curves(groups: Sequence[Group], measure: Measure, along: str, metho
             }
         )
     unit = "trajectories" if along == "trajectories" else "training time (seconds)"
-    scale = {"type": "log", "dtick": 1} if measure.is_logarithmic and _positive(traces) else {}
+    scale = {"type": "log"} if measure.is_logarithmic and _spans_decades(traces) else {"rangemode": "tozero"}
     layout = {
         "xaxis": {"title": {"text": unit}, "rangemode": "tozero"},
         "yaxis": {"title": {"text": measure.axis}, **scale},
@@ -122,7 +123,8 @@ def learning_curves(groups: Sequence[Group], measure: Measure, along: str, metho
         "showlegend": len(groups) > 1,
         "hovermode": "x",
     }
-    return Figure(f"{measure.title} against {along}", measure.meaning, traces, layout)
+    text = measure.meaning if along == "trajectories" else "The same against the time that training took."
+    return Figure(f"{measure.title} against {along}", text, traces, layout)
 
 
 def probability_scatter(landscape: Landscape) -> Figure:
@@ -130,10 +132,10 @@ def probability_scatter(landscape: Landscape) -> Figure:
     kept = thinned(landscape, NUM_POINTS)
     num = len(landscape.log_rewards)
     x = _numbers(landscape.log_rewards[kept])
-    clouds = (("attainable optimum", landscape.attainable, "--s2 0.45"), ("sampler", landscape.log_probs, "--s1 0.45"))
+    clouds = (("sampler", landscape.log_probs, "--s1 0.4"), ("attainable optimum", landscape.attainable, "--s2 0.4"))
     traces: list[Trace] = [_points(name, x, _numbers(values[kept]), colour) for name, values, colour in clouds]
     middle, low, high = _quantile_lines(landscape.log_rewards, landscape.log_probs)
-    ends = [float(landscape.log_rewards.min()), float(landscape.log_rewards.max())]
+    ends = [float(landscape.log_rewards[kept].min()), float(landscape.log_rewards[kept].max())]
     target = _numbers(end - landscape.log_z for end in ends)
     traces += [
         _line("target R/Z", _numbers(ends), target, "--text", "dot"),
@@ -342,8 +344,10 @@ def _label(text: str) -> str:
     return html.escape(text, quote=False)
 
 
-def _positive(traces: Sequence[Trace]) -> bool:
-    return all(value is None or value > 0 for trace in traces for value in trace["y"])
+def _spans_decades(traces: Sequence[Trace]) -> bool:
+    """True when a logarithmic axis is possible and worth it."""
+    values = [value for trace in traces for value in trace["y"] if value is not None]
+    return bool(values) and 0 < 10 * min(values) <= max(values)
 
 
 def _spread(num: int, most: int) -> np.ndarray:

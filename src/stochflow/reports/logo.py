@@ -9,10 +9,11 @@ import numpy as np
 from stochflow.reports.figures import NUM_COLOURS
 
 _PER_ROW = 20
-_CELL, _HEIGHT, _LEFT, _TOP, _BOTTOM = 40, 140, 34, 8, 24
+_CELL, _HEIGHT, _LEFT, _TOP, _BOTTOM = 40, 140, 46, 8, 24
 # height of a capital over the font size; the usual sans-serif faces lie within two per cent of it
 _CAPITAL = 0.72
 _FONT = 100
+_STEPS = (0.05, 0.1, 0.25, 0.5, 1.0)
 
 
 def information(sequences: Sequence[str], num_letters: int) -> list[dict[str, float]]:
@@ -32,19 +33,22 @@ def information(sequences: Sequence[str], num_letters: int) -> list[dict[str, fl
 def logo_svg(sequences: Sequence[str], num_letters: int) -> str:
     """Stacked letters per position, the most frequent on top, in rows of at most 20 positions."""
     columns = information(sequences, num_letters)
-    most = math.log2(max(num_letters, 2))
+    # to the next tick above the tallest position: designs that agree on little shall be readable too
+    tallest = max(sum(column.values()) for column in columns)
+    step = next((step for step in _STEPS if tallest <= 4 * step), _STEPS[-1])
+    most = step * max(math.ceil(tallest / step - 1e-9), 1)
     order = sorted({letter for column in columns for letter in column})
     starts = range(0, len(columns), _PER_ROW)
-    return "".join(_row(columns[start : start + _PER_ROW], start, most, order) for start in starts)
+    return "".join(_row(columns[start : start + _PER_ROW], start, (most, step), order) for start in starts)
 
 
-def _row(columns: list[dict[str, float]], start: int, most: float, order: list[str]) -> str:
+def _row(columns: list[dict[str, float]], start: int, scale: tuple[float, float], order: list[str]) -> str:
     width = _LEFT + _CELL * len(columns)
-    parts = [_axis(width, most)]
+    parts = [_axis(width, *scale)]
     for number, column in enumerate(columns):
         left, base = _LEFT + _CELL * number, float(_TOP + _HEIGHT)
         for letter, bits in sorted(column.items(), key=lambda item: (item[1], item[0])):
-            height = _HEIGHT * bits / most
+            height = _HEIGHT * bits / scale[0]
             parts.append(_letter(letter, left, base, height, order.index(letter)))
             base -= height
         middle = left + _CELL / 2
@@ -69,11 +73,12 @@ def _letter(letter: str, left: float, base: float, height: float, number: int) -
     )
 
 
-def _axis(width: float, most: float) -> str:
+def _axis(width: float, most: float, step: float) -> str:
     ticks = []
-    for bits in range(int(most) + 1):
+    for number in range(round(most / step) + 1):
+        bits = step * number
         y = _TOP + _HEIGHT * (1 - bits / most)
         ticks.append(f'<line x1="{_LEFT}" x2="{width}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        ticks.append(f'<text class="tick" x="{_LEFT - 8}" y="{y + 4:.1f}">{bits}</text>')
+        ticks.append(f'<text class="tick" x="{_LEFT - 15}" y="{y + 4:.1f}">{bits:g}</text>')
     middle = _TOP + _HEIGHT / 2
-    return "".join(ticks) + f'<text class="tick" transform="translate(11 {middle:g}) rotate(-90)">bits</text>'
+    return "".join(ticks) + f'<text class="tick" transform="translate(12 {middle:g}) rotate(-90)">bits</text>'

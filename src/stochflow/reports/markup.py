@@ -65,9 +65,10 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Any]], sorted_by: i
 
 
 def select(label: str, switch: str, options: Sequence[str]) -> str:
-    """A list to choose from; the parts of the same `switch` follow it."""
+    """A list to choose from, seen when there is a choice; the parts of the same `switch` follow it."""
     listed = "".join(f'<option value="{number}">{html.escape(text)}</option>' for number, text in enumerate(options))
-    return f'<label>{html.escape(label)} <select data-switch="{html.escape(switch)}">{listed}</select></label>'
+    hidden = " hidden" if len(options) < 2 else ""
+    return f'<label{hidden}>{html.escape(label)} <select data-switch="{html.escape(switch)}">{listed}</select></label>'
 
 
 def part(switch: str, choice: str, content: str) -> str:
@@ -108,6 +109,11 @@ def folded(summary: str, content: str) -> str:
     return f"<details><summary>{html.escape(summary)}</summary>{content}</details>"
 
 
+def shown(value: float | None, digits: int = 3) -> str:
+    """A number with so many significant digits, trailing zeros kept; a dash where there is none."""
+    return "–" if value is None else f"{value:#.{digits}g}".removesuffix(".")
+
+
 def _cell(column: Column, value: Any) -> str:
     if column.is_text:
         return f"<td{_classes(column)}>{html.escape(str(value))}</td>"
@@ -117,7 +123,7 @@ def _cell(column: Column, value: Any) -> str:
 
 
 def _number_cell(column: Column, value: float) -> str:
-    return f'<td data-value="{value!r}">{value:.{column.digits}g}</td>'
+    return f'<td data-value="{value!r}">{shown(value, column.digits)}</td>'
 
 
 def _classes(column: Column) -> str:

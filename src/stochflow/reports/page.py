@@ -6,7 +6,7 @@ from stochflow.config import dump_yaml
 from stochflow.errors import ConfigError
 from stochflow.pages.page import assemble, plotly_js, versions, write_page
 from stochflow.reports import figures, markup
-from stochflow.reports.commands import train_command
+from stochflow.reports.commands import compare_command, train_command
 from stochflow.reports.data import RunRecord, Source, read_source
 from stochflow.reports.detail import detail
 from stochflow.reports.groups import MEASURES, Group, grouped, interval, measures_of
@@ -71,11 +71,7 @@ def sweep_body(source: Source) -> tuple[str, str, Charts]:
         markup.heading("One run in detail"),
         _details(groups, charts),
         markup.heading("Make it again"),
-        markup.paragraph("One command per run, each complete in itself."),
-        markup.folded(
-            f"{len(source.runs)} commands",
-            markup.code("\n".join(train_command(run.config, f"runs/{run.name}") for run in source.runs)),
-        ),
+        _commands(source),
         _versions(source.runs[0]),
     ]
     return title, "\n".join(parts), charts
@@ -92,9 +88,11 @@ def _headline(groups: list[Group], charts: Charts) -> str:
         if values:
             low, high = interval(values)
             median = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
-            rows.append((group.method, group.condition, len(values), median, low, high))
+            rows.append(
+                (group.method, group.condition, len(values), median, f"{markup.shown(low)} to {markup.shown(high)}")
+            )
     columns = [Column("method", is_text=True), Column("condition", is_text=True), Column("seeds")]
-    columns += [Column(f"median {measure.title.lower()}"), Column("from"), Column("to")]
+    columns += [Column(measure.title.lower(), digits=3), Column("interval", is_text=True)]
     rows.sort(key=lambda row: -row[3])
     listed = markup.table(columns, rows, 3, f"{measure.title} by method and noise")
     return charts.place(figures.regret_bars(groups, measure)) + listed
@@ -144,6 +142,16 @@ def _details(groups: list[Group], charts: Charts) -> str:
     labels = [group.label for group in groups[: len(parts)]]
     controls = f'<div class="controls">{markup.select("Run", "details", labels)}</div>'
     return markup.paragraph(words) + controls + "".join(parts)
+
+
+def _commands(source: Source) -> str:
+    """One command for all runs where there is one, and in any case one for each."""
+    whole = compare_command([run.config for run in source.runs], f"runs/{source.path.resolve().name}")
+    each = "\n".join(train_command(run.config, f"runs/{run.name}") for run in source.runs)
+    words = "No single comparison has all these runs; each has its own command."
+    return (markup.paragraph(words) if whole is None else markup.code(whole)) + markup.folded(
+        "One command per run", markup.code(each)
+    )
 
 
 def _spent(run: RunRecord) -> str:

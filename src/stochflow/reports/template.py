@@ -18,11 +18,11 @@ p { margin: 4px 0 12px; max-width: 75ch; overflow-wrap: anywhere; }
   margin: 16px 0; }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 8px; padding: 12px 14px; }
 .tile b { display: block; font-size: 1.5rem; line-height: 1.3; font-variant-numeric: tabular-nums; font-weight: 600; }
-.tile b small { font-size: 0.85rem; font-weight: 400; color: var(--quiet); }
+.tile b small { display: block; font-size: 0.85rem; font-weight: 400; color: var(--quiet); }
 .tile p { font-size: 0.85rem; line-height: 1.4; margin: 4px 0 0; }
 .grid { display: grid; gap: 24px; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); }
 .grid.three { grid-template-columns: repeat(auto-fit, minmax(min(100%, 300px), 1fr)); }
-figure { margin: 12px 0; min-width: 0; }
+figure { margin: 12px 0; min-width: 0; display: flex; flex-direction: column; justify-content: space-between; }
 figcaption p { font-size: 0.875rem; line-height: 1.45; }
 .plot { width: 100%; height: 380px; }
 .three .plot { height: 300px; }
@@ -33,7 +33,9 @@ label { display: inline-flex; gap: 8px; align-items: center; max-width: 100%; fl
 .notes ul { margin: 4px 0; padding-left: 20px; }
 .scroll { max-height: 440px; overflow: auto; border: 1px solid var(--line); border-radius: 8px; }
 table { border-collapse: collapse; width: 100%; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
-th, td { text-align: right; padding: 5px 12px; border-bottom: 1px solid var(--grid); overflow-wrap: anywhere; }
+th, td { text-align: right; padding: 5px 12px; border-bottom: 1px solid var(--grid); white-space: nowrap; }
+td.text { white-space: normal; overflow-wrap: anywhere; }
+td.mono { min-width: 9ch; }
 th { position: sticky; top: 0; background: var(--card); padding: 0; }
 th.text, td.text { text-align: left; }
 td.mono { font-family: ui-monospace, monospace; }
@@ -60,6 +62,7 @@ details summary { cursor: pointer; margin: 8px 0; }
   table { font-size: 0.8rem; }
   td { padding: 5px 6px; }
   th button { padding: 7px 6px; }
+  th:not([aria-sort]) button::after { content: none; }
 }"""
 
 SCRIPT = """const narrow = window.matchMedia("(max-width: 600px)");
