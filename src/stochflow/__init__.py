@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from stochflow.api import Run, evaluate, exact, load, sample, train
+from stochflow.api import Run, evaluate, exact, load, report, sample, train
 from stochflow.errors import ConfigError, DataError, NumericsError, OracleError, StochflowError
 from stochflow.evaluation import Summary
 
@@ -19,6 +19,7 @@ __all__ = [
     "evaluate",
     "exact",
     "load",
+    "report",
     "sample",
     "train",
 ]
