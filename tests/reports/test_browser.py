@@ -28,7 +28,7 @@ from stochflow import api, cli
 PROGRAMS = ("chromium", "chromedriver")
 PACKAGES = ("chromium", "chromium-driver")
 _INSTALL_SECONDS = 600
-_WAIT_SECONDS = 10
+_WAIT_SECONDS = 30
 
 # places of figures that can be seen, and whether something with a size is drawn in each
 DRAWN = """
@@ -77,9 +77,10 @@ class Browser:
         return [entry["message"] for entry in self.driver.get_log("browser")]
 
     def requests(self) -> list[str]:
-        """Addresses that were asked for since the page was opened."""
+        """Addresses that were asked for since the page was opened; images that stand in the page itself are none."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        asked = [event["params"]["request"] for event in events if event["method"] == "Network.requestWillBeSent"]
+        return [request["url"] for request in asked if not request["url"].startswith("data:")]
 
     def overflow(self) -> int:
         """Pixels by which the page is wider than the screen."""
@@ -177,6 +178,8 @@ def test_every_choice_of_every_list_shows_figures_that_fit(kind: str, browser: B
     browser.open(pages[kind], 390)
     seen: set[str] = set()
     for number in range(browser.ask("return document.querySelectorAll('select').length")):
+        if not browser.ask("return !!document.querySelectorAll('select')[arguments[0]].offsetParent", number):
+            continue
         for choice in range(browser.ask("return document.querySelectorAll('select')[arguments[0]].length", number)):
             browser.ask(
                 "const list = document.querySelectorAll('select')[arguments[0]]; list.selectedIndex = arguments[1];"
