@@ -47,8 +47,10 @@ class Browser:
 
     driver: Chrome
     folder: Path
+    width: int = 0
 
     def open(self, page: Path, width: int = 1280, scheme: str = "light") -> None:
+        self.width = width
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
@@ -83,8 +85,8 @@ class Browser:
         return [request["url"] for request in asked if not request["url"].startswith("data:")]
 
     def overflow(self) -> int:
-        """Pixels by which the page is wider than the screen."""
-        return int(self.ask("return document.documentElement.scrollWidth - window.innerWidth"))
+        """Pixels by which the page is wider than the screen. A phone's own idea of its width grows with the page."""
+        return int(self.ask("return document.documentElement.scrollWidth")) - self.width
 
     def screenshot(self, name: str) -> Path:
         """A picture of the whole page."""
