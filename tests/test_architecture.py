@@ -14,7 +14,7 @@ SOURCE = Path(stochflow.__file__).parent
 ORDER = [
     ["errors"],
     ["seeding", "logmath", "files", "kmers", "metrics", "trajectory", "optional"],
-    ["channels", "tasks", "config", "methods", "sequences", "replay", "checkpoint"],
+    ["channels", "tasks", "config", "methods", "sequences", "replay", "checkpoint", "pages"],
     ["enumerated", "models", "channel_config"],
     ["planning", "rollout"],
     ["policies"],
@@ -22,7 +22,7 @@ ORDER = [
     ["rivals"],
     ["trainer", "runs", "trackers", "forecasting"],
     ["experiment"],
-    ["conditional"],
+    ["conditional", "reports"],
     ["api"],
     ["sweeps"],
     ["__init__"],

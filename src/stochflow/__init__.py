@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from stochflow.api import Run, evaluate, exact, load, sample, train
+from stochflow.api import Run, evaluate, exact, load, report, sample, train
 from stochflow.errors import ConfigError, DataError, NumericsError, OracleError, StochflowError
 from stochflow.evaluation import Summary
 from stochflow.sweeps.compare import Comparison, compare
@@ -22,6 +22,7 @@ __all__ = [
     "evaluate",
     "exact",
     "load",
+    "report",
     "sample",
     "train",
 ]

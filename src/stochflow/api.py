@@ -14,9 +14,11 @@ from stochflow import experiment as experiments
 from stochflow.channel_config import make_channel, parse_noise, with_matrix_inside
 from stochflow.config import Config, parse_assignment, read_yaml, resolve
 from stochflow.enumerated.tree import infeasible_share
-from stochflow.errors import ConfigError, DataError
+from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary, Truth, draw, samples_frame
+from stochflow.experiment import restore
 from stochflow.methods import method_settings
+from stochflow.reports.page import write_report
 from stochflow.runs import RunDirectory, check_free
 from stochflow.seeding import Generators
 from stochflow.tasks import Reward, make_task
@@ -192,6 +194,11 @@ def exact(
     return result
 
 
+def report(path: str | Path, out: str | Path | None = None) -> Path:
+    """Write one HTML page about a run, or about a sweep that holds runs/; by default `report.html` beside its files."""
+    return write_report(Path(path), None if out is None else Path(out))
+
+
 def load(run: str | Path | Run) -> Run:
     """A run from its directory."""
     return run if isinstance(run, Run) else Run(run)
@@ -203,19 +210,6 @@ def resolve_config(layers: list[dict[str, Any]]) -> Config:
     resolved = resolve([method_settings(str(method)), *layers])
     make_task(resolved.task)
     return resolved
-
-
-def restore(directory: RunDirectory, config: Config) -> experiments.Experiment:
-    """The experiment of a run directory in the state of its newest checkpoint."""
-    experiment = experiments.build(config)
-    state = directory.load_checkpoint()
-    try:
-        experiment.trainer.load_state_dict(state)
-    except (KeyError, ValueError, RuntimeError, IndexError):
-        raise DataError(
-            f"the checkpoint in {directory.path} does not fit its config.yaml; restore the config or train again"
-        ) from None
-    return experiment
 
 
 def default_path(config: Config) -> Path:

@@ -213,6 +213,15 @@ def evaluate(run: RunPath, noise: Noise = None, as_json: AsJson = False) -> None
 
 
 @app.command()
+def report(
+    path: Annotated[Path, typer.Argument(metavar="RUN_OR_SWEEP", help="Run directory, or a folder that holds runs/.")],
+    out: Annotated[Path | None, typer.Option(help="Page to write.  [default: RUN_OR_SWEEP/report.html]")] = None,
+) -> None:
+    """Write one HTML page about a run or a sweep; it needs no network to be read."""
+    print(api.report(path, out))
+
+
+@app.command()
 def exact(
     task: Annotated[str, typer.Argument(help="Task name; see `stochflow tasks`.")] = "tfbind8",
     noise: Annotated[str, typer.Option(help=NOISE_HELP)] = "0.25",

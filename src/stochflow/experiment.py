@@ -117,6 +117,19 @@ def build(config: Config, network: FlowNetwork | None = None) -> Experiment:
     return Experiment(config, task, channel, truth, trainer, reference)
 
 
+def restore(directory: RunDirectory, config: Config) -> Experiment:
+    """The experiment of a run directory in the state of its newest checkpoint."""
+    experiment = build(config)
+    state = directory.load_checkpoint()
+    try:
+        experiment.trainer.load_state_dict(state)
+    except (KeyError, ValueError, RuntimeError, IndexError):
+        raise DataError(
+            f"the checkpoint in {directory.path} does not fit its config.yaml; restore the config or train again"
+        ) from None
+    return experiment
+
+
 def make_network(model: ModelConfig, task: Task) -> FlowNetwork:
     """The flow network that the config names, its weights not yet drawn."""
     shape = (task.num_tokens, task.length)

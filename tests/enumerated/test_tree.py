@@ -2,10 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 from torch import Tensor
 
 from stochflow.channels import Channel, confusion, dna_synthesis, noiseless, positional_slip, uniform_slip
@@ -17,6 +19,7 @@ from stochflow.enumerated.tree import (
     policy_log_marginals,
     terminal_log_probs,
     tv_to_target,
+    unbalanced_share,
 )
 from stochflow.errors import ConfigError
 from stochflow.tasks.tfbind8 import TFBind8
@@ -262,3 +265,31 @@ def test_most_last_prefixes_of_tfbind8_are_infeasible_at_half_slip(six6_log_rewa
     assert len(shares) == 8
     assert shares[0] == 0.0
     assert shares[-1] > 0.5
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.5, 0.75])
+def test_prefixes_out_of_reach_under_slip_are_those_below_the_floor(alpha: float, six6_log_reward: Tensor) -> None:
+    channel = uniform_slip(4, alpha)
+    assert unbalanced_share(six6_log_reward, channel, 8) == infeasible_share(six6_log_reward, alpha, 4)
+
+
+@pytest.mark.parametrize("channel", [SKEWED, positional_slip(3, [0.3, 0.6, 0.1])])
+def test_prefixes_out_of_reach_are_those_without_a_policy_in_a_linear_programme(channel: Channel) -> None:
+    generator = torch.Generator().manual_seed(5)
+    log_reward = 0.7 * torch.randn(27, generator=generator, dtype=torch.float64)
+    expected, flows = [], log_reward.exp()
+    for position in (2, 1, 0):
+        children = flows.reshape(-1, 3)
+        flows = children.sum(dim=-1)
+        # a policy is weights on the rows of P that give the target
+        rows = channel.matrix(position).T.numpy()
+        found = [linprog(np.zeros(3), A_eq=rows, b_eq=row.numpy()).success for row in children / flows.unsqueeze(-1)]
+        expected.append(1 - sum(found) / len(found))
+    shares = unbalanced_share(log_reward, channel, 3)
+    assert shares == pytest.approx(expected[::-1])
+    assert 0 < sum(expected) < 3
+
+
+def test_a_channel_that_forgets_the_intention_has_no_map_of_its_reach() -> None:
+    flat = confusion([[0.2, 0.8], [0.2, 0.8]])
+    assert unbalanced_share(double(0.0, 1.0, 2.0, 3.0), flat, 2) is None

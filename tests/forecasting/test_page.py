@@ -55,7 +55,7 @@ class Reader(HTMLParser):
 def small_plotly(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Four megabytes of plotly.js say nothing about this page; one test keeps them."""
     if "whole_plotly" not in request.node.name and "without_plotly" not in request.node.name:
-        monkeypatch.setattr(module, "_plotly_js", lambda: "window.Plotly = {};")
+        monkeypatch.setattr(module, "plotly_js", lambda what: "window.Plotly = {};")
 
 
 def history(uid: str = "a", num: int = 100) -> pd.DataFrame:
@@ -78,7 +78,7 @@ def read(path: Path) -> Reader:
 
 
 def fans(reader: Reader) -> list[dict[str, Any]]:
-    (text,) = [data for name, data in reader.scripts if name == "fans"]
+    (text,) = [data for name, data in reader.scripts if name == "data"]
     found: list[dict[str, Any]] = json.loads(text)
     return found
 

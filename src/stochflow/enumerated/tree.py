@@ -14,6 +14,10 @@ from stochflow.channels import Channel
 from stochflow.enumerated.optimum import StateOptimum, blahut_arimoto, water_filling
 from stochflow.logmath import log_marginal, safe_log
 
+# beyond it a channel hardly tells its intentions apart, and solving for them is mere rounding
+_LARGEST_INVERSE = 1e6
+_ROUNDING = 1e-9
+
 
 def terminal_log_probs(log_marginals: Iterable[Tensor]) -> Tensor:
     """log P_π(x) of every complete sequence from log M(·|s) of every level; [K^t, K] each → [K^L]."""
@@ -108,4 +112,24 @@ def infeasible_share(log_reward: Tensor, alpha: float, num_tokens: int) -> list[
         children = log_flows.reshape(-1, num_tokens)
         log_flows = torch.logsumexp(children, dim=-1)
         shares.append(float(((children - log_flows.unsqueeze(-1)) < floor).any(dim=-1).double().mean()))
+    return shares[::-1]
+
+
+def unbalanced_share(log_reward: Tensor, channel: Channel, length: int) -> list[float] | None:
+    """Per depth, the share of prefixes whose target M(·|s) = F(s')/F(s) no policy reaches; None without an inverse.
+
+    M = πP has the one solution π = M·P⁻¹, and it is a policy when no entry is negative. Under uniform slip the entries
+    are (M_b − α/K)/(1 − α), so this is `infeasible_share` for any invertible channel.
+    """
+    channel.check_length(length)
+    shares: list[float] = []
+    log_flows = log_reward.double()
+    for position in reversed(range(length)):
+        inverse, failed = torch.linalg.inv_ex(channel.matrix(position))
+        if failed or inverse.abs().max() > _LARGEST_INVERSE:
+            return None
+        children = log_flows.reshape(-1, channel.num_tokens)
+        log_flows = torch.logsumexp(children, dim=-1)
+        intentions = (children - log_flows.unsqueeze(-1)).exp() @ inverse
+        shares.append(float((intentions < -_ROUNDING).any(dim=-1).double().mean()))
     return shares[::-1]

@@ -1,11 +1,7 @@
 """One HTML page with the fan of each forecast. It carries everything it needs and loads nothing."""
 
 import html
-import importlib
-import json
-import platform
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -13,17 +9,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stochflow.errors import ConfigError, DataError
-from stochflow.files import write_atomically
-from stochflow.forecasting.page_template import PAGE
+from stochflow.errors import DataError
+from stochflow.forecasting.page_template import BODY, SCRIPT, STYLE
 from stochflow.forecasting.tables import to_numbers
+from stochflow.pages.page import assemble, plotly_js, versions, write_page
 
 MAX_SERIES = 50
 # per cent of the probability in each band, widest first, so that the narrow ones are drawn on top
 BANDS = (95, 80, 50)
 _MIN_HISTORY = 60
 _HISTORY_PER_STEP = 5
-_VERSIONS = ("stochflow", "torch", "numpy", "pandas", "plotly")
 
 
 def fan_page(
@@ -44,7 +39,7 @@ def fan_page(
         title: heading of the page.
         command: what was run to make it, for the foot.
     """
-    plotly_js = _plotly_js()
+    plotly = plotly_js("the page of fans")
     tables = _by_series(forecasts)
     _require(history, "table of the history", ("unique_id", "ds", "y"))
     values = {str(uid): rows for uid, rows in history.groupby("unique_id", sort=False)}
@@ -53,21 +48,14 @@ def fan_page(
     note = ""
     if len(tables) > len(drawn):
         note = f"{len(drawn)} of {len(tables)} series are drawn, the first in the order of the forecasts."
-    page = Template(PAGE).substitute(
+    body = Template(BODY).substitute(
         title=html.escape(title),
         note=html.escape(note),
         selector=_selector(list(drawn)),
-        # inside a script only "<" could end it early
-        fans=json.dumps(fans, allow_nan=False).replace("<", "\\u003c"),
         command=html.escape(command),
         versions=html.escape(versions()),
-        plotly=plotly_js,
     )
-    path = Path(path)
-    try:
-        write_atomically(path, page)
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror}); give a path in a folder that exists") from None
+    write_page(Path(path), assemble(title, style=STYLE, body=body, data=fans, script=SCRIPT, plotly=plotly))
 
 
 def fan_traces(uid: str, history: pd.DataFrame | None, forecast: pd.DataFrame) -> list[dict[str, Any]]:
@@ -116,24 +104,6 @@ def _selector(uids: list[str]) -> str:
         return f"<h2>{html.escape(uids[0])}</h2>"
     options = "".join(f'<option value="{number}">{html.escape(uid)}</option>' for number, uid in enumerate(uids))
     return f'<label>Series <select id="choice">{options}</select></label>'
-
-
-def versions() -> str:
-    """Python and the packages that matter, with their versions."""
-    found = [f"Python {platform.python_version()}"]
-    for name in _VERSIONS:
-        try:
-            found.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            continue
-    return ", ".join(found)
-
-
-def _plotly_js() -> str:
-    try:
-        return str(importlib.import_module("plotly.offline").get_plotlyjs())
-    except ImportError:
-        raise ConfigError("the page of fans needs plotly; run pip install 'stochflow[report]'") from None
 
 
 def _by_series(forecasts: pd.DataFrame | Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:

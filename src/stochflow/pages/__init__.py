@@ -1,0 +1,1 @@
+"""HTML pages that carry everything they need and load nothing."""

@@ -1,0 +1,1 @@
+"""Run directories as one HTML page."""

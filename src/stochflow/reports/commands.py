@@ -1,0 +1,137 @@
+"""The command that makes a run again, from its stored config."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import yaml
+
+from stochflow.channel_config import parse_noise
+from stochflow.config import ChannelConfig, Config, parse_assignment, resolve
+from stochflow.errors import StochflowError
+from stochflow.methods import method_settings
+
+_NOT_ABOUT_LEARNING = ("device", "threads", "evaluation", "checkpoint_every")
+
+
+def train_command(config: Config, out: str) -> str:
+    """A `stochflow train …` that resolves to this very config; settings that are the method's own are not repeated.
+
+    A method that is not known here cannot be resolved; its config file is named instead.
+    """
+    try:
+        words = [config.task, "--method", config.method, *_noise_words(config.channel), "--seed", str(config.seed)]
+        words += _budget_words(config)
+        words += ["--device", config.device] if config.device != "auto" else []
+        words += [word for assignment in assignments(config) for word in ("--set", assignment)]
+    except StochflowError:
+        words = ["--config", f"{out}/config.yaml"]
+    return shlex.join(["stochflow", "train", *words, "--out", f"{out}-again"])
+
+
+def compare_command(configs: Sequence[Config], out: str) -> str | None:
+    """A `stochflow compare …` whose runs include these, or None when no single one does.
+
+    It spans tasks × methods × noises × seeds from 0, so for an unfinished sweep it may make more runs than there are.
+    """
+    try:
+        axes = _axes(configs)
+        changed = _common_changes(configs)
+    except StochflowError:
+        return None
+    if axes is None or changed is None:
+        return None
+    words = [word for name, values in axes.items() for word in (f"--{name}", ",".join(values))]
+    words += [word for assignment in changed for word in ("--set", assignment)]
+    return shlex.join(["stochflow", "compare", *words, "--out", f"{out}-again"])
+
+
+def _axes(configs: Sequence[Config]) -> dict[str, list[str]] | None:
+    """What a comparison varies, as its options take it; None when a noise or a budget has no such form."""
+    noises = [noise_flag(config.channel) for config in configs]
+    budgets = {config.budget.trajectories for config in configs}
+    runs = {(config.task, config.method, noise, config.seed) for config, noise in zip(configs, noises, strict=True)}
+    # commas separate the noises of a comparison, so those with a slip per position cannot be listed
+    if len(budgets) > 1 or None in budgets or len(runs) < len(configs) or not all(n and "," not in n for n in noises):
+        return None
+    return {
+        "tasks": list(dict.fromkeys(config.task for config in configs)),
+        "methods": list(dict.fromkeys(config.method for config in configs)),
+        "noise": list(dict.fromkeys(str(noise) for noise in noises)),
+        "seeds": [str(max(config.seed for config in configs) + 1)],
+        "trajectories": [str(budget) for budget in budgets],
+    }
+
+
+def _common_changes(configs: Sequence[Config]) -> list[str] | None:
+    """Assignments that make every config from its method's own settings; None when there are no common ones."""
+    changed = list(dict.fromkeys(text for config in configs for text in assignments(config)))
+    changed += [f"device={_yaml(device)}" for device in {config.device for config in configs} - {"auto"}]
+    layers = [parse_assignment(text) for text in changed]
+    for config in configs:
+        flags = config.model_dump(include={"task", "method", "seed", "channel", "budget"}, exclude_none=True)
+        if resolve([method_settings(config.method), *layers, flags]) != config:
+            return None
+    return changed
+
+
+def assignments(config: Config) -> list[str]:
+    """`a.b=v` for every setting that differs from what task, method, noise, seed, budget and device alone give."""
+    flags: dict[str, Any] = {
+        **{name: getattr(config, name) for name in ("task", "method", "seed", "device")},
+        "budget": config.budget.model_dump(exclude_none=True),
+    }
+    noise = noise_flag(config.channel)
+    if noise is not None:
+        flags["channel"] = parse_noise(noise)
+    given = dict(_leaves(resolve([method_settings(config.method), flags]).model_dump(mode="json")))
+    wanted = dict(_leaves(config.model_dump(mode="json")))
+    return [f"{name}={_yaml(value)}" for name, value in wanted.items() if given[name] != value]
+
+
+def peculiarities(config: Config) -> tuple[str, ...]:
+    """What sets a run apart beyond task, method, noise and seed: its budget and the settings that shape learning."""
+    budget = [f"{value:g} {name}" for name, value in config.budget.model_dump(exclude_none=True).items()]
+    try:
+        changed = [text for text in assignments(config) if text.split(".")[0].split("=")[0] not in _NOT_ABOUT_LEARNING]
+    except StochflowError:
+        changed = []
+    return (*budget, *changed)
+
+
+def noise_flag(channel: ChannelConfig) -> str | None:
+    """What `--noise` takes for this channel, or None when only settings can say it."""
+    noise = channel.noise
+    if isinstance(noise, list):
+        text = ",".join(str(alpha) for alpha in noise) + ("," if len(noise) == 1 else "")
+    else:
+        text = {"none": "none", "dna-synthesis": f"dna-synthesis:{noise}"}.get(channel.kind, str(noise))
+    try:
+        same = ChannelConfig.model_validate(parse_noise(text)) == channel
+    except StochflowError:
+        return None
+    return text if same else None
+
+
+def _noise_words(channel: ChannelConfig) -> list[str]:
+    noise = noise_flag(channel)
+    return [] if noise is None else ["--noise", noise]
+
+
+def _budget_words(config: Config) -> list[str]:
+    budget = config.budget.model_dump(exclude_none=True)
+    return [word for name, value in budget.items() for word in (f"--{name}", str(value))]
+
+
+def _leaves(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def _yaml(value: Any) -> str:
+    """A value on one line, as `--set` reads it."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
+    return text.strip().removesuffix("...").strip()

@@ -1,0 +1,119 @@
+"""What a checkpoint says when it is asked exactly: P_π(x) of every sequence, and the channel it has learned."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stochflow.channel_config import make_channel
+from stochflow.config import ChannelConfig, RewardConfig
+from stochflow.enumerated.tree import unbalanced_share
+from stochflow.errors import StochflowError
+from stochflow.evaluation import Truth
+from stochflow.experiment import Experiment, restore
+from stochflow.reports.data import RunRecord
+from stochflow.runs import RunDirectory
+from stochflow.tasks import Reward, make_task
+
+_MAX_PREFIX_SOURCES = 256
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """Every sequence of an enumerable task, in lexicographic order; all [K^L].
+
+    Attributes:
+        log_z: log Σ R(x).
+        unbalanced: per depth, the share of prefixes that no policy can balance; None for a channel without an inverse.
+    """
+
+    log_rewards: np.ndarray
+    log_probs: np.ndarray
+    attainable: np.ndarray
+    log_z: float
+    unbalanced: list[float] | None
+
+
+@dataclass(frozen=True)
+class Channels:
+    """P(outcome | intention) at every position, true and learned; [L, K, K] each."""
+
+    letters: str
+    truth: np.ndarray
+    learned: np.ndarray
+    is_known: bool
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What could be computed from a checkpoint; None for what could not."""
+
+    landscape: Landscape | None = None
+    channels: Channels | None = None
+    num_letters: int | None = None
+    problems: tuple[str, ...] = ()
+
+
+def examine(record: RunRecord) -> Examined:
+    """Restore a run and ask it. A run that cannot be restored gives one sentence instead."""
+    # where it was trained and what it was compared with need not exist any more
+    evaluation = record.config.evaluation.model_copy(update={"reference": None})
+    config = record.config.model_copy(update={"device": "cpu", "evaluation": evaluation})
+    try:
+        experiment = restore(RunDirectory(record.path), config)
+    except StochflowError as error:
+        return Examined(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
+    landscape = None if experiment.truth is None else _landscape(experiment)
+    return Examined(landscape, _channels(experiment, record), experiment.task.num_tokens)
+
+
+@torch.no_grad()
+def _landscape(experiment: Experiment) -> Landscape:
+    config = experiment.config
+    truth, unbalanced = _truth(config.task, config.channel.model_dump_json(), config.reward.model_dump_json())
+    log_probs = experiment.policy.terminal_log_probs(experiment.channel)
+    return Landscape(
+        log_rewards=truth.log_rewards.numpy(),
+        log_probs=log_probs.numpy(),
+        attainable=truth.attainable.log_probs.numpy(),
+        log_z=truth.attainable.log_z,
+        unbalanced=unbalanced,
+    )
+
+
+@lru_cache(maxsize=8)
+def _truth(task_name: str, channel_json: str, reward_json: str) -> tuple[Truth, list[float] | None]:
+    """The truth that all runs of one task, channel and reward share, solved once."""
+    task = make_task(task_name)
+    channel = make_channel(ChannelConfig.model_validate_json(channel_json), task.num_tokens, task.length)
+    truth = Truth(task, channel, Reward(**RewardConfig.model_validate_json(reward_json).model_dump()))
+    return truth, unbalanced_share(truth.log_rewards, channel, task.length)
+
+
+@torch.no_grad()
+def _channels(experiment: Experiment, record: RunRecord) -> Channels:
+    """The learned channel, averaged over the prefixes of the designs where it depends on them."""
+    task, config = experiment.task, experiment.config
+    learned = experiment.trainer.learner.dynamics.log_matrices(_tokens(experiment, record)).double().exp().mean(dim=0)
+    truth = experiment.channel.log_matrices(task.length).exp()
+    return Channels(task.alphabet.letters, truth.numpy(), learned.numpy(), config.dynamics.kind == "known")
+
+
+def _tokens(experiment: Experiment, record: RunRecord) -> Tensor:
+    """Designs of the run as tokens, [num, L]; the first letter repeated when there are none to go by."""
+    task = experiment.task
+    try:
+        tokens = task.alphabet.encode(record.samples["sequence"].head(_MAX_PREFIX_SOURCES).tolist())
+    except StochflowError:
+        tokens = torch.empty(0, 0, dtype=torch.int64)
+    if tokens.shape[1] != task.length:
+        return torch.zeros(1, task.length, dtype=torch.int64)
+    return tokens
+
+
+def thinned(landscape: Landscape, num: int, seed: int = 0) -> np.ndarray:
+    """Indices of `num` sequences drawn without replacement, ascending; all of them when there are no more."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randperm(len(landscape.log_rewards), generator=generator)[:num].sort().values.numpy()

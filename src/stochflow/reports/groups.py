@@ -1,0 +1,146 @@
+"""Runs that differ only in their seed, and what they say together: medians, intervals, bands."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from stochflow.reports.commands import peculiarities
+from stochflow.reports.data import RunRecord
+
+MIN_BOOTSTRAP = 3
+CONFIDENCE = 0.95
+_NUM_RESAMPLES = 2000
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number by which samplers are compared.
+
+    Attributes:
+        key: its name in `summary.json` and `metrics.jsonl`.
+        axis: title and unit on an axis.
+        meaning: one plain sentence.
+    """
+
+    key: str
+    title: str
+    axis: str
+    meaning: str
+    is_logarithmic: bool = False
+
+
+MEASURES = (
+    Measure(
+        "regret",
+        "Regret",
+        "regret (nats)",
+        "How far the sampler is from the best that any policy could do under this noise; 0 is that best.",
+        is_logarithmic=True,
+    ),
+    Measure(
+        "tv",
+        "Total variation",
+        "total variation",
+        "The share of probability that lies on the wrong sequences, from 0 to 1.",
+    ),
+    Measure("mean_score", "Expected score", "expected score", "The mean score of the designs that the sampler draws."),
+)
+# for tasks that are too large for an exact judgement
+BATCH_SCORE = Measure(
+    "batch_score", "Score of training batches", "mean score of a batch", "The mean score of what training sampled."
+)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one condition and one method that differ only in their seed.
+
+    Attributes:
+        condition: what the methods are compared under: task and noise.
+        method: its name, with the settings that set it apart within the sweep.
+    """
+
+    condition: str
+    method: str
+    runs: tuple[RunRecord, ...]
+
+    @property
+    def label(self) -> str:
+        return f"{self.method}, {self.condition}"
+
+    def values(self, key: str) -> list[float]:
+        """A figure of every run that has ended and knows it."""
+        found = [run.latest(key) for run in self.runs if run.summary is not None]
+        return [value for value in found if value is not None and np.isfinite(value)]
+
+    def typical(self) -> RunRecord:
+        """The run with the median regret (the better of the middle two), or the first when none is known."""
+        known = [(value, number) for number, run in enumerate(self.runs) if (value := run.latest("regret")) is not None]
+        return self.runs[sorted(known)[(len(known) - 1) // 2][1]] if known else self.runs[0]
+
+
+def grouped(runs: Sequence[RunRecord]) -> list[Group]:
+    """Runs by condition and method, in the order of their names."""
+    details = {run.path: peculiarities(run.config) for run in runs}
+    common = set.intersection(*(set(found) for found in details.values()))
+    tasks = {run.config.task for run in runs}
+    members: dict[tuple[str, str], list[RunRecord]] = {}
+    for run in runs:
+        condition = f"noise {run.noise}" if len(tasks) == 1 else f"{run.config.task}, noise {run.noise}"
+        own = [text for text in details[run.path] if text not in common]
+        members.setdefault((condition, " ".join([run.config.method, *own])), []).append(run)
+    return [Group(*key, tuple(found)) for key, found in sorted(members.items())]
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Bootstrap interval of the median at 95 per cent; lowest and highest for fewer than three values."""
+    if len(values) < MIN_BOOTSTRAP:
+        return min(values), max(values)
+    # the percentile method: the median of few values has no smooth distribution that BCa could correct
+    result = stats.bootstrap(
+        (np.asarray(values),),
+        np.median,
+        confidence_level=CONFIDENCE,
+        n_resamples=_NUM_RESAMPLES,
+        method="percentile",
+        rng=0,
+    )
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Median, lowest and highest over seeds along a common axis; all [points]."""
+
+    x: np.ndarray
+    median: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def curve(runs: Sequence[RunRecord], key: str, along: str) -> Curve | None:
+    """One measure over seeds against `trajectories` or `seconds`; at each point over the runs that got that far."""
+    lines = []
+    for run in runs:
+        if {key, along} <= set(run.metrics.columns):
+            known = run.metrics[[along, key]].dropna().sort_values(along)
+            known = known[np.isfinite(known[key])]
+            if len(known):
+                lines.append((known[along].to_numpy(dtype=float), known[key].to_numpy(dtype=float)))
+    if not lines:
+        return None
+    x = np.unique(np.concatenate([line[0] for line in lines]))
+    table = np.stack([np.interp(x, *line, left=np.nan, right=np.nan) for line in lines])
+    return Curve(x, np.nanmedian(table, axis=0), np.nanmin(table, axis=0), np.nanmax(table, axis=0))
+
+
+def measures_of(runs: Sequence[RunRecord]) -> list[Measure]:
+    """The measures that at least one run has logged; the score of training batches where nothing exact is known."""
+    known = [measure for measure in MEASURES if any(_logged(run, measure.key) for run in runs)]
+    return known or [BATCH_SCORE] * any(_logged(run, BATCH_SCORE.key) for run in runs)
+
+
+def _logged(run: RunRecord, key: str) -> bool:
+    return key in run.metrics and bool(run.metrics[key].notna().any())

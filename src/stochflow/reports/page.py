@@ -1,0 +1,179 @@
+"""The report: run directories in, one HTML page out."""
+
+from pathlib import Path
+
+from stochflow.config import dump_yaml
+from stochflow.errors import ConfigError
+from stochflow.pages.page import assemble, plotly_js, versions, write_page
+from stochflow.reports import figures, markup
+from stochflow.reports.commands import compare_command, train_command
+from stochflow.reports.data import RunRecord, Source, read_source
+from stochflow.reports.detail import detail
+from stochflow.reports.groups import MEASURES, Group, grouped, interval, measures_of
+from stochflow.reports.markup import Charts, Column
+from stochflow.reports.template import SCRIPT, STYLE
+
+REPORT = "report.html"
+# letters of figures on one page, beside the five megabytes of plotly.js: more would make it too heavy to send
+_MAX_FIGURES = 700_000
+_AXES = ("trajectories", "seconds")
+
+
+def write_report(path: Path, out: Path | None = None) -> Path:
+    """Write the page about a run or a sweep and return where it is."""
+    target = path / REPORT if out is None else out
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"the report is an HTML page, but --out is {target}; give a name that ends in .html")
+    if target.is_dir():
+        raise ConfigError(f"{target} is a folder; choose a file for --out")
+    plotly = plotly_js("the report")
+    source = read_source(path)
+    title, body, charts = sweep_body(source) if source.is_sweep else run_body(source.runs[0])
+    page = assemble(title, style=STYLE, body=body, data=charts.figures, script=SCRIPT, plotly=plotly)
+    write_page(target, page)
+    return target
+
+
+def run_body(run: RunRecord) -> tuple[str, str, Charts]:
+    """Title, body and figures of the page about one run."""
+    charts = Charts()
+    examined = detail(run, charts, "run")
+    parts = [
+        markup.heading(run.title, 1),
+        markup.paragraph(_spent(run)),
+        markup.notes([*run.problems, *examined.problems]),
+        examined.tiles,
+        markup.heading("Learning curves"),
+        _curves([Group(f"noise {run.noise}", run.config.method, (run,))], charts),
+        examined.body,
+        markup.heading("Make it again"),
+        markup.code(train_command(run.config, f"runs/{run.name}")),
+        _versions(run),
+        markup.folded("Every setting", markup.code(dump_yaml(run.config))),
+    ]
+    return run.title, "\n".join(parts), charts
+
+
+def sweep_body(source: Source) -> tuple[str, str, Charts]:
+    """Title, body and figures of the page about a sweep."""
+    charts = Charts()
+    groups = grouped(source.runs)
+    ended = sum(run.summary is not None for run in source.runs)
+    title = f"Sweep {source.path.resolve().name}"
+    problems = source.problems + [f"{run.name}: {problem}" for run in source.runs for problem in run.problems]
+    parts = [
+        markup.heading(title, 1),
+        markup.paragraph(f"{len(source.runs)} runs, {ended} of them ended: {_extent(groups)}."),
+        markup.notes(problems),
+        _headline(groups, charts),
+        markup.heading("Learning curves"),
+        _curves(groups, charts),
+        markup.heading("One run in detail"),
+        _details(groups, charts),
+        markup.heading("Make it again"),
+        _commands(source),
+        _versions(source.runs[0]),
+    ]
+    return title, "\n".join(parts), charts
+
+
+def _headline(groups: list[Group], charts: Charts) -> str:
+    """Bars and a table of the first measure that ended runs know."""
+    measure = next((found for found in MEASURES if any(group.values(found.key) for group in groups)), None)
+    if measure is None:
+        return markup.paragraph("No run has ended yet, so there is nothing to compare.")
+    rows = []
+    for group in groups:
+        values = sorted(group.values(measure.key))
+        if values:
+            low, high = interval(values)
+            median = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
+            rows.append(
+                (group.method, group.condition, len(values), median, f"{markup.shown(low)} to {markup.shown(high)}")
+            )
+    columns = [Column("method", is_text=True), Column("condition", is_text=True), Column("seeds")]
+    columns += [Column(measure.title.lower(), digits=3), Column("interval", is_text=True)]
+    rows.sort(key=lambda row: -row[3])
+    listed = markup.table(columns, rows, 3, f"{measure.title} by method and noise")
+    return charts.place(figures.regret_bars(groups, measure)) + listed
+
+
+def _curves(groups: list[Group], charts: Charts) -> str:
+    """One measure at a time against trajectories and seconds, for one condition at a time."""
+    measures = measures_of([run for group in groups for run in group.runs])
+    if not measures:
+        return markup.paragraph("Nothing was logged that could be drawn.")
+    methods = list(dict.fromkeys(group.method for group in groups))
+    conditions = list(dict.fromkeys(group.condition for group in groups))
+    parts = []
+    for number, condition in enumerate(conditions):
+        members = [group for group in groups if group.condition == condition]
+        for place, measure in enumerate(measures):
+            row = charts.row(figures.learning_curves(members, measure, along, methods) for along in _AXES)
+            parts.append(markup.part("curves", f"{number}-{place}", row))
+    controls = markup.select("Condition", "curves", conditions) + markup.select(
+        "Measure", "curves", [measure.title for measure in measures]
+    )
+    several = any(len(group.runs) > 1 for group in groups)
+    words = "Lines are medians over the seeds that got that far, bands reach from the lowest to the highest. "
+    seconds = "Seconds count training alone, without evaluation."
+    return (
+        markup.paragraph((words if several else "") + seconds)
+        + f'<div class="controls">{controls}</div>'
+        + "".join(parts)
+    )
+
+
+def _details(groups: list[Group], charts: Charts) -> str:
+    """The typical run of each group, one seen at a time, as long as the page stays light."""
+    parts: list[str] = []
+    for number, group in enumerate(groups):
+        if parts and charts.size > _MAX_FIGURES:
+            break
+        run = group.typical()
+        found = detail(run, charts, f"detail{number}")
+        spent = markup.paragraph(f"{run.name}: {_spent(run)}")
+        parts.append(
+            markup.part("details", str(number), spent + markup.notes(found.problems) + found.tiles + found.body)
+        )
+    words = "For each method and condition, the run with the median regret (of two in the middle, the better one)."
+    if len(parts) < len(groups):
+        words += f" {len(parts)} of {len(groups)} fit here; each of the others has its own page: stochflow report RUN."
+    labels = [group.label for group in groups[: len(parts)]]
+    controls = f'<div class="controls">{markup.select("Run", "details", labels)}</div>'
+    return markup.paragraph(words) + controls + "".join(parts)
+
+
+def _commands(source: Source) -> str:
+    """One command for all runs where there is one, and in any case one for each."""
+    whole = compare_command([run.config for run in source.runs], f"runs/{source.path.resolve().name}")
+    each = "\n".join(train_command(run.config, f"runs/{run.name}") for run in source.runs)
+    words = "No single comparison has all these runs; each has its own command."
+    return (markup.paragraph(words) if whole is None else markup.code(whole)) + markup.folded(
+        "One command per run", markup.code(each)
+    )
+
+
+def _spent(run: RunRecord) -> str:
+    """What the run has used."""
+    status = "unfinished" if run.summary is None else run.summary.status
+    counts = [
+        (run.latest(name), unit) for name, unit in (("trajectories", "trajectories"), ("oracle_calls", "scores paid"))
+    ]
+    parts = [f"{count:,.0f} {unit}" for count, unit in counts if count is not None]
+    seconds = run.latest("seconds")
+    parts += [f"{seconds:.1f} seconds of training"] if seconds is not None else []
+    return f"{status.capitalize()}: {', '.join(parts)}." if parts else f"{status.capitalize()}."
+
+
+def _extent(groups: list[Group]) -> str:
+    methods = {group.method for group in groups}
+    conditions = {group.condition for group in groups}
+    return f"{len(methods)} method{'s' * (len(methods) > 1)}, {len(conditions)} condition{'s' * (len(conditions) > 1)}"
+
+
+def _versions(run: RunRecord) -> str:
+    trained = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+    return markup.paragraph(f"Trained with: {trained or 'not known'}.") + markup.paragraph(
+        f"Page made with: {versions()}."
+    )

@@ -1,0 +1,88 @@
+"""What seeds say together: hand-worked medians and bands, intervals that can be recomputed, groups that do not mix."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from stochflow.config import Config, resolve
+from stochflow.reports.data import RunRecord
+from stochflow.reports.groups import BATCH_SCORE, MEASURES, curve, grouped, interval, measures_of
+
+
+def record(name: str, config: Config | None = None, **columns: list[float]) -> RunRecord:
+    return RunRecord(Path(name), name, config or Config(), None, pd.DataFrame(columns), pd.DataFrame(), {}, ())
+
+
+def test_few_values_span_from_the_lowest_to_the_highest() -> None:
+    assert interval([0.3]) == (0.3, 0.3)
+    assert interval([0.3, 0.1]) == (0.1, 0.3)
+
+
+def test_the_bootstrap_interval_is_the_same_every_time_and_holds_the_right_share() -> None:
+    values = [0.1, 0.2, 0.3, 0.4, 0.5]
+    assert interval(values) == interval(values)
+    # the median of five draws is at most the lowest value when at least three of them are:
+    # Σ_{k≥3} C(5,k) 0.2^k 0.8^(5−k) = 0.0579 > 0.025, so the 2.5 % quantile is the lowest value itself
+    assert interval(values) == (0.1, 0.5)
+    # with eleven values six of the draws would have to be the lowest: far rarer than 2.5 %
+    low, high = interval(list(np.arange(11) / 10))
+    assert 0.0 < low < 0.5 < high < 1.0
+
+
+def test_a_curve_is_the_median_over_the_seeds_that_got_that_far() -> None:
+    runs = [
+        record("a", trajectories=[0, 10, 20], regret=[4.0, 2.0, 1.0]),
+        record("b", trajectories=[0, 20], regret=[8.0, 3.0]),
+        record("c", trajectories=[0, 10], regret=[6.0, np.nan]),
+    ]
+    found = curve(runs, "regret", "trajectories")
+    assert found is not None
+    np.testing.assert_allclose(found.x, [0, 10, 20])
+    np.testing.assert_allclose(found.median, [6.0, (2.0 + 5.5) / 2, 2.0])
+    np.testing.assert_allclose(found.low, [4.0, 2.0, 1.0])
+    np.testing.assert_allclose(found.high, [8.0, 5.5, 3.0])
+    assert curve(runs, "tv", "trajectories") is None
+
+
+def test_runs_that_differ_in_more_than_their_seed_are_not_mixed() -> None:
+    runs = [
+        record("a"),
+        record("b", resolve([{"seed": 1}])),
+        record("c", resolve([{"reward": {"beta": 2.0}}])),
+        record("d", resolve([{"channel": {"noise": 0.5}}])),
+        record("e", resolve([{"seed": 1, "device": "cpu"}])),
+    ]
+    found = {(group.condition, group.method): [run.name for run in group.runs] for group in grouped(runs)}
+    assert found == {
+        ("noise 0.25", "sgfn-kl"): ["a", "b", "e"],
+        ("noise 0.25", "sgfn-kl reward.beta=2.0"): ["c"],
+        ("noise 0.5", "sgfn-kl"): ["d"],
+    }
+
+
+def test_a_setting_that_all_runs_share_is_in_no_label_and_tasks_are_when_they_differ() -> None:
+    settings = {"reward": {"beta": 2.0}}
+    runs = [record("a", resolve([settings])), record("b", resolve([settings, {"task": "tfbind8:PAX4"}]))]
+    assert [group.label for group in grouped(runs)] == [
+        "sgfn-kl, tfbind8, noise 0.25",
+        "sgfn-kl, tfbind8:PAX4, noise 0.25",
+    ]
+
+
+@pytest.mark.parametrize(("regrets", "expected"), [([3.0, 1.0, 2.0], "2"), ([4.0, 1.0, 3.0, 2.0], "3"), ([5.0], "0")])
+def test_the_typical_run_has_the_median_regret(regrets: list[float], expected: str) -> None:
+    runs = [record(str(number), trajectories=[1], regret=[value]) for number, value in enumerate(regrets)]
+    (group,) = grouped(runs)
+    assert group.typical().name == expected
+    (unknown,) = grouped([replace(run, metrics=pd.DataFrame()) for run in runs])
+    assert unknown.typical().name == "0"
+
+
+def test_measures_are_those_that_were_logged() -> None:
+    assert [m.key for m in measures_of([record("a", regret=[1.0], tv=[np.nan])])] == ["regret"]
+    assert measures_of([record("a", batch_score=[0.5])]) == [BATCH_SCORE]
+    assert measures_of([record("a")]) == []
+    assert [measure.key for measure in MEASURES] == ["regret", "tv", "mean_score"]
