@@ -61,7 +61,7 @@ def test_a_tiny_task_is_solved_to_the_optimum_over_intentions(
     trained: Callable[..., Experiment],
     solve_intentions: Callable[[Experiment, float], tuple[float, Tensor]],
 ) -> None:
-    settings = {"rl": {"entropy_bonus": 0.0}, "budget": {"steps": 60}}
+    settings = {"rl": {"temperature": 1.0, "entropy_bonus": 0.0}, "budget": {"steps": 60}}
     experiment = trained("ppo", **settings)
     value, probs = solve_intentions(experiment, 1.0)
     found = experiment.policy.terminal_log_probs(experiment.channel).exp()

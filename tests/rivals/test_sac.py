@@ -54,7 +54,7 @@ def test_a_tiny_task_is_solved_to_the_optimum_over_intentions(
 def test_without_noise_the_optimum_over_intentions_is_the_target(
     trained: Callable[..., Experiment], tiny: Callable[..., Experiment], solve_intentions: Solver
 ) -> None:
-    obedient = {"channel": {"kind": "none"}}
+    obedient = {"channel": {"kind": "none"}, "rl": {"temperature": 1.0}}
     experiment = tiny("sac", **obedient)
     assert experiment.truth is not None
     value, probs = solve_intentions(experiment, 1.0)
