@@ -1,5 +1,6 @@
 """The report: run directories in, one HTML page out."""
 
+import os
 from pathlib import Path
 
 from stochflow.config import dump_yaml
@@ -24,7 +25,7 @@ def write_report(path: Path, out: Path | None = None) -> Path:
     target = path / REPORT if out is None else out
     if target.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"the report is an HTML page, but --out is {target}; give a name that ends in .html")
-    if target.is_dir():
+    if os.path.isdir(target):
         raise ConfigError(f"{target} is a folder; choose a file for --out")
     plotly = plotly_js("the report")
     source = read_source(path)

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import bootstrap
 
+from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary
 from stochflow.files import write_atomically
 from stochflow.sweeps.plan import RUNS, PlannedRun
@@ -75,14 +76,23 @@ class Results:
     def write(self) -> None:
         """Replace results.csv and, where pyarrow is installed, results.parquet."""
         frame = self.frame()
-        write_atomically(self._path / CSV, frame.to_csv(index=False))
+        self._replace(CSV, frame.to_csv(index=False).encode())
         buffer = io.BytesIO()
         try:
             frame.to_parquet(buffer, index=False)
         except ImportError:
             warnings.warn(f"{PARQUET} needs pyarrow; run `pip install 'stochflow[parquet]'`", stacklevel=2)
             return
-        write_atomically(self._path / PARQUET, buffer.getvalue())
+        self._replace(PARQUET, buffer.getvalue())
+
+    def _replace(self, name: str, content: bytes) -> None:
+        path = self._path / name
+        try:
+            write_atomically(path, content)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write {path} ({error.strerror}); free the space or remove what is in its place, and go on"
+            ) from None
 
     def _read(self, name: str) -> None:
         path = self._path / RUNS / name
