@@ -1,7 +1,7 @@
 """Every setting of a run, checked before anything starts: one model per stage, one sentence per field."""
 
 import reprlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -367,8 +367,13 @@ def _annotated_lines(settings: Settings, indent: str) -> Iterator[str]:
             yield f"{indent}{name}:  # {type(value).__doc__}\n"
             yield from _annotated_lines(value, indent + "  ")
         else:
-            text = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)
-            yield f"{indent}{name}: {text.strip().removesuffix('...').strip()}  # {field.description}\n"
+            yield f"{indent}{name}: {yaml_line(value)}  # {field.description}\n"
+
+
+def yaml_line(value: Any) -> str:
+    """A value on one line, as `--set` reads it."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
+    return text.strip().removesuffix("...").strip()
 
 
 def _exponent_number(text: str) -> float | str:
@@ -386,6 +391,15 @@ def merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = merge(merged[key], value) if both else value
     return merged
+
+
+def leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as `a.b` and value."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def sentence_of(error: ValidationError, settings: type[BaseModel]) -> str:

@@ -139,7 +139,7 @@ def _metrics(directory: RunDirectory, problems: list[str]) -> pd.DataFrame:
     try:
         frame = directory.metrics().apply(pd.to_numeric, errors="coerce")
     except OverflowError:
-        problems.append("The metrics.jsonl holds a number that is too large to be one, so there are no curves.")
+        problems.append("The metrics.jsonl holds a number too large to be one, so there are no curves.")
         return pd.DataFrame()
     num_damaged = num_lines - len(frame)
     if num_damaged:

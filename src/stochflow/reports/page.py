@@ -5,12 +5,13 @@ from pathlib import Path
 
 from stochflow.config import dump_yaml
 from stochflow.errors import ConfigError
+from stochflow.metrics.intervals import median_interval
 from stochflow.pages.page import assemble, plotly_js, versions, write_page
 from stochflow.reports import figures, markup
 from stochflow.reports.commands import compare_command, train_command
 from stochflow.reports.data import RunRecord, Source, read_source
 from stochflow.reports.detail import detail
-from stochflow.reports.groups import MEASURES, Group, grouped, interval, measures_of
+from stochflow.reports.groups import MEASURES, Group, grouped, measures_of
 from stochflow.reports.markup import Charts, Column
 from stochflow.reports.template import SCRIPT, STYLE
 
@@ -87,7 +88,7 @@ def _headline(groups: list[Group], charts: Charts) -> str:
     for group in groups:
         values = sorted(group.values(measure.key))
         if values:
-            low, high = interval(values)
+            low, high = median_interval(values)
             median = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
             rows.append(
                 (group.method, group.condition, len(values), median, f"{markup.shown(low)} to {markup.shown(high)}")

@@ -16,7 +16,7 @@ from stochflow.errors import ConfigError
 from stochflow.experiment import choose_device, reference_tokens
 from stochflow.files import write_atomically
 from stochflow.methods import METHODS
-from stochflow.runs import RunDirectory
+from stochflow.runs import RunDirectory, unwritable
 from stochflow.tasks import TASKS, Task, make_task
 
 SPECIFICATION = "sweep.yaml"
@@ -147,7 +147,7 @@ def store(path: Path, spec: SweepConfig) -> None:
         write_atomically(path / SPECIFICATION, text)
         (path / RUNS).mkdir(exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot write to {path} ({error.strerror}); choose another --out") from None
+        raise unwritable(path, error) from None
 
 
 def _runs(spec: SweepConfig) -> Iterator[PlannedRun]:
@@ -195,9 +195,7 @@ def _check_free(path: Path) -> None:
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out"
-        ) from None
+        raise unwritable(path, error) from None
     raise ConfigError(f"{path} exists and holds no comparison; choose another --out")
 
 
