@@ -115,6 +115,7 @@ def outlived(process: ForkProcess, folder: Path, num_changes: int) -> int | None
             process.kill()
             process.join()
             return None
+        time.sleep(0.001)
     return process.exitcode
 
 
