@@ -20,7 +20,7 @@ from stochflow import api, cli
 from stochflow.forecasting import StochflowForecaster
 from stochflow.methods import METHODS
 from stochflow.sequences import read_sequences
-from stochflow.tasks import TASKS
+from stochflow.tasks import TASKS, tfbind8
 
 TINY = ("optimiser.batch_size=16", "optimiser.updates=2", "model.width=16", "evaluation.num_samples=50")
 SET = [part for text in TINY for part in ("--set", text)]
@@ -452,12 +452,12 @@ def test_a_damaged_run_is_one_sentence_and_left_alone(run_cli: Stochflow, run: P
 
 
 def test_a_damaged_table_is_never_used(run_cli: Stochflow, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stochflow.tasks.tfbind8.TABLE_SHA256", "0" * 64)
+    monkeypatch.setitem(tfbind8.SHA256, "SIX6", ("0" * 64, "0" * 64))
     for arguments in (("tasks",), ("exact",), ("sample", run), ("evaluate", run), ("train", "--out", "new")):
         result = run_cli(*arguments)
         assert result.code == 2
         (line,) = result.err.splitlines()
-        assert line.startswith("Error: the TFBind8 table")
+        assert line.startswith("Error: the table tfbind8_six6_ref_r1.bin is damaged")
         assert "reinstall stochflow" in line
     assert os.listdir(run.parent) == ["run"]
 
