@@ -79,5 +79,5 @@ def test_both_replicates_of_a_splice_site_are_kept(tasks: dict[str, MeasuredTask
 
 def test_a_damaged_landscape_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landscapes, "LANDSCAPES", {"gb1": LANDSCAPES["dmsc"]})
-    with pytest.raises(DataError, match=r"gb1.bin is damaged .* build_landscapes.py"):
+    with pytest.raises(DataError, match=r"gb1.bin is damaged .*/build_landscapes.py"):
         make_landscape("gb1")

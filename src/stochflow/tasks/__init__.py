@@ -23,7 +23,5 @@ def make_task(name: str) -> Task:
     if name == TABLE_TASK:
         raise ConfigError("the task 'table' needs a file; give one with --table or the setting table.file")
     if name not in TASKS:
-        raise ConfigError(
-            f"unknown task '{name}'; choose one of: {', '.join(sorted(TASKS))}, or give a --table of your own"
-        )
+        raise ConfigError(f"unknown task '{name}'; choose one of: {', '.join(TASKS)}, or give a --table of your own")
     return TASKS[name]()

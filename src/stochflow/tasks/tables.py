@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -119,19 +120,19 @@ def _read(path: Path, columns: Columns) -> pd.DataFrame:
         raise ConfigError(f"the columns {', '.join(columns.names)} of {path} must differ; name each of them once")
     _check_file(path)
     try:
-        header = _csv(path, None, 0).columns.tolist()
+        header = _csv(path, 0).columns.tolist()
         missing = [name for name in columns.names if name not in header]
         if missing:
             raise DataError(
                 f"{path} has no column '{missing[0]}', only {_shown(header)}; "
                 "name yours with --sequence-column and --score-column"
             )
-        frame = _csv(path, columns.names, MAX_ROWS + 1)
+        frame = _csv(path, MAX_ROWS + 1)[columns.names]
     except UnicodeDecodeError:
         raise DataError(f"{path} is not UTF-8 text; save the table as CSV in UTF-8") from None
     except pd.errors.EmptyDataError:
         raise DataError(f"{path} is empty; give a table with a header and rows") from None
-    except (ValueError, OSError, csv.Error) as error:  # what pandas raises for a broken table is a ValueError
+    except (ValueError, OSError, csv.Error, pd.errors.ParserWarning) as error:  # pandas raises ValueErrors
         reason = " ".join(str(error).split())
         raise DataError(f"{path} cannot be read as a table ({reason}); save it as CSV with a header") from None
     if len(frame) > MAX_ROWS:
@@ -142,18 +143,24 @@ def _read(path: Path, columns: Columns) -> pd.DataFrame:
     return frame
 
 
-def _csv(path: Path, names: list[str] | None, num_rows: int) -> pd.DataFrame:
-    """The first rows of the named columns as text. Never decompressed: a file is as large as it looks."""
-    return pd.read_csv(
-        path,
-        sep="\t" if path.suffix.lower() in (".tsv", ".tab") else ",",
-        usecols=names,
-        nrows=num_rows,
-        dtype=str,
-        keep_default_na=False,
-        encoding="utf-8-sig",
-        compression=None,
-    )
+def _csv(path: Path, num_rows: int) -> pd.DataFrame:
+    """The first rows as text; a line with more fields than the header is an error.
+
+    Never decompressed: a file is as large as it looks.
+    """
+    with warnings.catch_warnings():
+        # a decimal comma makes two fields of a number: better no table than one that is cut off
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        return pd.read_csv(
+            path,
+            sep="\t" if path.suffix.lower() in (".tsv", ".tab") else ",",
+            nrows=num_rows,
+            index_col=False,
+            dtype=str,
+            keep_default_na=False,
+            encoding="utf-8-sig",
+            compression=None,
+        )
 
 
 def _check_file(path: Path) -> None:
