@@ -462,6 +462,30 @@ def test_a_damaged_table_is_never_used(run_cli: Stochflow, run: Path, monkeypatc
     assert os.listdir(run.parent) == ["run"]
 
 
+@pytest.mark.parametrize("content", [b"", b"\x00\xff" * 99, b"sequence,score\nAC,1\nAC,2\n", b"sequence,score\nAC,1\n"])
+def test_a_bad_table_is_one_sentence_and_leaves_nothing_behind(
+    run_cli: Stochflow, tmp_path: Path, content: bytes
+) -> None:
+    table = tmp_path / "own.csv"
+    table.write_bytes(content)
+    result = run_cli("train", "--table", table, "--out", tmp_path / "run")
+    assert result.code == 2
+    (line,) = result.err.splitlines()
+    assert line.startswith(f"Error: {table} ")
+    assert os.listdir(tmp_path) == ["own.csv"]
+
+
+def test_a_table_is_trained_on_from_the_command_line(run_cli: Stochflow, tmp_path: Path) -> None:
+    table = tmp_path / "own.tsv"
+    table.write_text("id\tseq\ta\tb\n1\tUU\t1\t2\n2\tAC\t3\t4\n", encoding="utf-8")
+    columns = ("--sequence-column", "seq", "--score-column", "a,b", "--alphabet", "rna", "--reward-noise", "replicate")
+    result = run_cli("train", "--table", table, *columns, "--steps", 1, "--out", tmp_path / "run")
+    assert result.code == 0
+    config = stochflow.load(tmp_path / "run").config
+    assert (config.task, config.table.name, config.table.alphabet) == ("table", "own", "ACGU")
+    assert config.reward_noise == "replicate"
+
+
 def test_a_mistake_shows_no_traceback_in_a_process_of_its_own(tmp_path: Path) -> None:
     process = run_process("train", "--noise", "1", "--out", "new", cwd=tmp_path)
     assert process.returncode == 2
