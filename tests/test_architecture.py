@@ -15,7 +15,7 @@ ORDER = [
     ["errors"],
     ["seeding", "logmath", "files", "kmers", "metrics", "trajectory", "optional"],
     ["channels", "tasks", "config", "methods", "sequences", "replay", "checkpoint", "pages"],
-    ["enumerated", "models", "channel_config"],
+    ["enumerated", "models", "channel_config", "task_config"],
     ["planning", "rollout"],
     ["policies"],
     ["objectives", "evaluation"],

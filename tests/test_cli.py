@@ -20,7 +20,7 @@ from stochflow import api, cli
 from stochflow.forecasting import StochflowForecaster
 from stochflow.methods import METHODS
 from stochflow.sequences import read_sequences
-from stochflow.tasks import TASKS
+from stochflow.tasks import TASKS, tfbind8
 
 TINY = ("optimiser.batch_size=16", "optimiser.updates=2", "model.width=16", "evaluation.num_samples=50")
 SET = [part for text in TINY for part in ("--set", text)]
@@ -452,14 +452,38 @@ def test_a_damaged_run_is_one_sentence_and_left_alone(run_cli: Stochflow, run: P
 
 
 def test_a_damaged_table_is_never_used(run_cli: Stochflow, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stochflow.tasks.tfbind8.TABLE_SHA256", "0" * 64)
+    monkeypatch.setitem(tfbind8.SHA256, "SIX6", ("0" * 64, "0" * 64))
     for arguments in (("tasks",), ("exact",), ("sample", run), ("evaluate", run), ("train", "--out", "new")):
         result = run_cli(*arguments)
         assert result.code == 2
         (line,) = result.err.splitlines()
-        assert line.startswith("Error: the TFBind8 table")
+        assert line.startswith("Error: the table tfbind8_six6_ref_r1.bin is damaged")
         assert "reinstall stochflow" in line
     assert os.listdir(run.parent) == ["run"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xff" * 99, b"sequence,score\nAC,1\nAC,2\n", b"sequence,score\nAC,1\n"])
+def test_a_bad_table_is_one_sentence_and_leaves_nothing_behind(
+    run_cli: Stochflow, tmp_path: Path, content: bytes
+) -> None:
+    table = tmp_path / "own.csv"
+    table.write_bytes(content)
+    result = run_cli("train", "--table", table, "--out", tmp_path / "run")
+    assert result.code == 2
+    (line,) = result.err.splitlines()
+    assert line.startswith(f"Error: {table} ")
+    assert os.listdir(tmp_path) == ["own.csv"]
+
+
+def test_a_table_is_trained_on_from_the_command_line(run_cli: Stochflow, tmp_path: Path) -> None:
+    table = tmp_path / "own.tsv"
+    table.write_text("id\tseq\ta\tb\n1\tUU\t1\t2\n2\tAC\t3\t4\n", encoding="utf-8")
+    columns = ("--sequence-column", "seq", "--score-column", "a,b", "--alphabet", "rna", "--reward-noise", "replicate")
+    result = run_cli("train", "--table", table, *columns, "--steps", 1, "--out", tmp_path / "run")
+    assert result.code == 0
+    config = stochflow.load(tmp_path / "run").config
+    assert (config.task, config.table.name, config.table.alphabet) == ("table", "own", "ACGU")
+    assert config.reward_noise == "replicate"
 
 
 def test_a_mistake_shows_no_traceback_in_a_process_of_its_own(tmp_path: Path) -> None:

@@ -49,7 +49,9 @@ def run(tmp_path: Path) -> RunDirectory:
 def summary() -> Summary:
     """A summary whose every value can be told from the others."""
     values = {
-        name: f"text {number}" if name in ("task", "method", "noise", "status") else number
+        name: f"text {number}"
+        if name in ("task", "method", "noise", "status", "reward_noise", "reward_mean")
+        else number
         for number, name in enumerate(Summary.model_fields)
     }
     return Summary.model_validate(values)

@@ -4,6 +4,7 @@ import contextlib
 import re
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,10 @@ from stochflow.evaluation import Summary, Truth, draw, samples_frame
 from stochflow.experiment import restore
 from stochflow.methods import method_settings
 from stochflow.reports.page import write_report
-from stochflow.runs import RunDirectory, check_free
+from stochflow.runs import TABLE, RunDirectory, check_free
 from stochflow.seeding import Generators
-from stochflow.tasks import Reward, make_task
+from stochflow.task_config import configured_task, copied_table, same_setting, table_name, with_table_pinned
+from stochflow.tasks import TABLE_TASK, Reward
 from stochflow.trackers import Tracking
 
 Settings = Mapping[str, Any]
@@ -29,6 +31,7 @@ Settings = Mapping[str, Any]
 _FREE_ON_RESUME = {"budget", "device", "threads", "evaluation", "checkpoint_every"}
 _CHUNK = 4096
 _MIN_NEW_SHARE = 0.005
+_MIN_MEASURED_SHARE = 0.01
 
 
 class Run:
@@ -106,6 +109,12 @@ def train(
     trajectories: int | None = None,
     steps: int | None = None,
     minutes: float | None = None,
+    table: str | Path | None = None,
+    sequence_column: str | None = None,
+    score_column: str | None = None,
+    variance_column: str | None = None,
+    alphabet: str | None = None,
+    reward_noise: str | None = None,
     config: str | Path | Settings | None = None,
     settings: Sequence[str] = (),
     out: str | Path | None = None,
@@ -122,6 +131,11 @@ def train(
         noise: slip α in [0, 1), "none", "dna-synthesis[:rate]", one α per position separated by commas, or the path
             of a CSV or YAML confusion matrix.
         trajectories, steps, minutes: the budget; at most one of them.
+        table: a CSV or TSV file of sequences and scores instead of a task; see docs/your-own-task.md.
+        sequence_column, score_column, variance_column: its columns; several score columns, separated by commas, are
+            replicates.
+        alphabet: "dna", "rna", "protein", or the letters; the first of them that fits by default.
+        reward_noise: "none", "replicate", "gaussian" (the table's variances) or "gaussian:σ".
         config: a YAML file or a dictionary of settings; `settings` and the arguments here go over it.
         settings: assignments like "reward.beta=3".
         out: run directory; by default `runs/<task>-<method>-<noise>-seed<seed>`.
@@ -132,7 +146,14 @@ def train(
         stop: asked before every training step; True ends the run as Ctrl-C does.
     """
     budget = {"trajectories": trajectories, "steps": steps, "minutes": minutes}
-    flags = _flags(task, method, noise, seed, device, budget)
+    columns = {
+        "file": None if table is None else str(table),
+        "sequence_column": sequence_column,
+        "score_column": score_column,
+        "variance_column": variance_column,
+        "alphabet": alphabet,
+    }
+    flags = _flags(task, method, noise, seed, device, budget) | _table_flags(task, columns, reward_noise)
     layers = [_config_layer(config), *(parse_assignment(text) for text in settings), flags]
     if resume and overwrite:
         raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
@@ -144,8 +165,15 @@ def train(
         path = Path(out) if out else default_path(resolved)
         check_free(path, overwrite)
         resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
+        resolved, own_table = with_table_pinned(resolved)
         experiment = experiments.build(resolved)
-        directory = RunDirectory.create(path, resolved, overwrite)
+        _warn_of_gaps(experiment)
+        if own_table is None:
+            directory = RunDirectory.create(path, resolved, overwrite)
+        else:
+            copied = copied_table(resolved.table, own_table, TABLE)
+            stored = resolved.model_copy(update={"table": copied})
+            directory = RunDirectory.create(path, stored, overwrite, own_table.text)
     tracking.start(experiment.config, directory.path, experiment.trainer.step if resume else None)
     try:
         with stop_signal() as signalled:
@@ -173,15 +201,21 @@ def evaluate(run: str | Path | Run, *, noise: float | str | None = None) -> Summ
 
 
 def exact(
-    task: str = "tfbind8", *, noise: float | str = 0.25, beta: float = 3.0, floor: float = 1e-6
+    task: str = "tfbind8",
+    *,
+    noise: float | str = 0.25,
+    beta: float = 3.0,
+    floor: float = 1e-6,
+    reward_noise: str = "none",
 ) -> dict[str, Any]:
-    """The attainable optimum of a task under a channel, without any training.
+    """The attainable optimum of a task under a channel, without any training; of E[R] where the reward is noisy.
 
     Returns `task, noise, beta, min_kl, min_tv, attainable_score, log_z_true` and, for uniform slip,
     `infeasible_share`: per depth, the share of prefixes that no policy can balance.
     """
-    config = resolve([{"task": task, "channel": parse_noise(noise), "reward": {"beta": beta, "floor": floor}}])
-    the_task = make_task(task)
+    reward = {"beta": beta, "floor": floor}
+    config = resolve([{"task": task, "channel": parse_noise(noise), "reward": reward, "reward_noise": reward_noise}])
+    the_task = configured_task(config)
     if not the_task.enumerable:
         raise ConfigError(
             f"task '{task}' is too large to enumerate, so its optimum cannot be computed; train it instead"
@@ -208,7 +242,7 @@ def resolve_config(layers: list[dict[str, Any]]) -> Config:
     """A checked config: defaults, then the method's settings, then the layers in order."""
     method = next((layer["method"] for layer in reversed(layers) if "method" in layer), "sgfn-kl")
     resolved = resolve([method_settings(str(method)), *layers])
-    make_task(resolved.task)
+    configured_task(resolved)
     return resolved
 
 
@@ -222,7 +256,8 @@ def default_path(config: Config) -> Path:
     else:
         noise = f"{channel.kind.removeprefix('uniform-slip')}-{channel.noise}"
     text = re.sub(r"[^\w.]+", "-", noise).strip("-")
-    task = config.task.replace(":", "-")
+    task = config.task.replace(":", "-") if config.table.file is None else table_name(config.table)
+    task = re.sub(r"[^\w.-]+", "-", task)
     return Path("runs") / f"{task}-{config.method}-{text}-seed{config.seed}"
 
 
@@ -251,13 +286,14 @@ def stop_signal() -> Iterator[Callable[[], bool]]:
 def _reopen(path: Path | None, layers: list[dict[str, Any]]) -> tuple[RunDirectory, experiments.Experiment]:
     directory = RunDirectory.open(path or default_path(resolve_config(layers)))
     stored = directory.config()
-    wanted = resolve([stored.model_dump(mode="json"), *layers])
+    wanted, _ = with_table_pinned(resolve([stored.model_dump(mode="json"), *layers]))
     for name in Config.model_fields:
-        if name not in _FREE_ON_RESUME and getattr(wanted, name) != getattr(stored, name):
+        if name not in _FREE_ON_RESUME and not same_setting(name, wanted, stored):
             raise ConfigError(
                 f"{directory.path} was started with another '{name}'; resume it without that setting, "
                 "or choose another --out"
             )
+    wanted = wanted.model_copy(update={"table": stored.table})
     experiment = restore(directory, wanted)
     directory.rewrite_config(wanted)
     directory.rewind_metrics(experiment.trainer.step)
@@ -280,6 +316,28 @@ def _flags(
     return flags | ({"budget": limits} if limits else {})
 
 
+def _table_flags(task: str | None, columns: Mapping[str, str | None], reward_noise: str | None) -> dict[str, Any]:
+    """Settings of a table and of the noise in its measurements."""
+    given = {name: value for name, value in columns.items() if value is not None}
+    flags: dict[str, Any] = {} if reward_noise is None else {"reward_noise": reward_noise}
+    if given:
+        flags["table"] = given
+    if task is None and "file" in given:
+        flags["task"] = TABLE_TASK
+    return flags
+
+
+def _warn_of_gaps(experiment: experiments.Experiment) -> None:
+    """Say so when a table knows next to nothing of what can be made: the rest has the floor reward."""
+    task = experiment.task
+    if task.num_measured is not None and task.num_measured < _MIN_MEASURED_SHARE * task.size:
+        warnings.warn(
+            f"{task.name} has scores for {task.num_measured:,} of {task.size:.3g} possible sequences; all others get "
+            "the floor reward, so the sampler can only find what it happens to meet",
+            stacklevel=3,
+        )
+
+
 def _whole_channel(noise: float | str) -> dict[str, Any]:
     """Channel settings that leave nothing of an earlier layer standing."""
     return {"matrix": None, "matrices": None, "file": None, **parse_noise(noise)}
@@ -292,7 +350,7 @@ def _config_layer(config: str | Path | Settings | None) -> dict[str, Any]:
 
 
 def _channel(config: Config, noise: float | str) -> Any:
-    task = make_task(config.task)
+    task = configured_task(config)
     settings = resolve([{"channel": _whole_channel(noise)}]).channel
     return make_channel(settings, task.num_tokens, task.length)
 

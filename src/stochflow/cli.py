@@ -45,6 +45,7 @@ console = Console(emoji=False)
 messages = Console(stderr=True, emoji=False)
 
 _INTERRUPTED = 130
+_FEW_LETTERS = 6
 NOISE_HELP = (
     "Slip probability in [0, 1), none, dna-synthesis[:rate], one slip per position (0.1,0.2,…), "
     "or a .csv or .yaml confusion matrix."
@@ -58,6 +59,10 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", hel
 Track = Annotated[
     list[str] | None,
     typer.Option("--track", metavar="tensorboard|wandb|mlflow", help="Also log to this tracker; repeatable."),
+]
+RewardNoise = Annotated[
+    str | None,
+    typer.Option(help="Noise of a measurement: none, replicate, gaussian (by the table) or gaussian:0.1."),
 ]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 
@@ -83,6 +88,20 @@ def train(
     trajectories: Annotated[int | None, typer.Option(help="Budget in trajectories.  [default: 32000]")] = None,
     steps: Annotated[int | None, typer.Option(help="Budget in training steps.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Budget in minutes.")] = None,
+    table: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="CSV or TSV of sequences and scores instead of a task.")
+    ] = None,
+    sequence_column: Annotated[
+        str | None, typer.Option(help="Column of the sequences in --table.  [default: sequence]")
+    ] = None,
+    score_column: Annotated[
+        str | None, typer.Option(help="Column of the scores; a,b are replicates.  [default: score]")
+    ] = None,
+    variance_column: Annotated[str | None, typer.Option(help="Column of the variance of a measurement.")] = None,
+    alphabet: Annotated[
+        str | None, typer.Option(help="dna, rna, protein, or the letters of --table.  [default: auto]")
+    ] = None,
+    reward_noise: RewardNoise = None,
     config: ConfigFile = None,
     assignments: Assignments = None,
     out: Annotated[Path | None, typer.Option(help="Run directory.  [default: runs/<task>-<method>-…]")] = None,
@@ -101,6 +120,12 @@ def train(
             trajectories=trajectories,
             steps=steps,
             minutes=minutes,
+            table=table,
+            sequence_column=sequence_column,
+            score_column=score_column,
+            variance_column=variance_column,
+            alphabet=alphabet,
+            reward_noise=reward_noise,
             config=config,
             settings=assignments or (),
             out=out,
@@ -227,10 +252,11 @@ def exact(
     noise: Annotated[str, typer.Option(help=NOISE_HELP)] = "0.25",
     beta: Annotated[float, typer.Option(help="Reward exponent.")] = 3.0,
     floor: Annotated[float, typer.Option(help="Smallest reward, after the power.")] = 1e-6,
+    reward_noise: RewardNoise = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the best that ANY policy can do under this noise, without training."""
-    result = api.exact(task, noise=noise, beta=beta, floor=floor)
+    result = api.exact(task, noise=noise, beta=beta, floor=floor, reward_noise=reward_noise or "none")
     if as_json:
         print(json.dumps(result, indent=2))
         return
@@ -251,11 +277,22 @@ _OPTIMUM_COLUMNS = {"min_kl": 5, "min_tv": 4, "attainable_score": 4, "log_z_true
 @app.command()
 def tasks() -> None:
     """List the tasks."""
-    table = Table("task", "alphabet", "length", "what it is")
+    table = Table(
+        Column("task", no_wrap=True),
+        "alphabet",
+        Column("size", justify="right", no_wrap=True),
+        Column("measured", justify="right"),
+        "source",
+        "what it is",
+    )
     for name in TASKS:
         found = make_task(name)
-        table.add_row(name, found.alphabet.letters, str(found.length), found.description)
+        share = "–" if found.num_measured is None else f"{found.num_measured / found.size:.1%}"
+        letters = found.alphabet.letters if found.num_tokens <= _FEW_LETTERS else f"{found.num_tokens} letters"
+        size = f"{found.num_tokens}^{found.length}"
+        table.add_row(name, escape(letters), size, share, found.source, escape(found.description))
     console.print(table)
+    console.print("What was not measured scores 0. Your own: `stochflow train --table FILE`.", highlight=False)
 
 
 @app.command()

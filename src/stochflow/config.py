@@ -25,6 +25,21 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, validate_default=True, allow_inf_nan=False)
 
 
+class TableConfig(Settings):
+    """Your own sequences and scores (task table)."""
+
+    file: str | None = Field(None, description="CSV or TSV file with a header; null for the other tasks.")
+    name: str | None = Field(None, description="What the task is called; by default after the file.")
+    sequence_column: str = Field("sequence", description="Column of the sequences, all of one length.")
+    score_column: str = Field(
+        "score", description="Column of the scores; several, separated by commas, are replicates."
+    )
+    variance_column: str | None = Field(None, description="Column of the variance of one measurement.")
+    alphabet: str = Field("auto", description="dna, rna, protein, auto for the first that fits, or the letters.")
+    scale: Literal["none", "unit"] = Field("none", description="Scores as they are, or scaled to [0, 1].")
+    sha256: str | None = Field(None, description="Hash of what the table says; a table that says another is refused.")
+
+
 class ChannelConfig(Settings):
     """The noise between intention and outcome."""
 
@@ -250,6 +265,10 @@ class Config(Settings):
     task: str = Field("tfbind8", description="Task name; `stochflow tasks` lists them.")
     method: str = Field("sgfn-kl", description="Method name; `stochflow methods` lists them.")
     seed: int = Field(0, ge=0, lt=2**31, description="Seed of every random generator.")
+    table: TableConfig = Field(default_factory=TableConfig)
+    reward_noise: str = Field(
+        "none", description="Noise of a measurement: none, replicate, gaussian (variances of the table), gaussian:0.1."
+    )
     channel: ChannelConfig = Field(default_factory=ChannelConfig)
     reward: RewardConfig = Field(default_factory=RewardConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)

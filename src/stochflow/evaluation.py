@@ -60,6 +60,8 @@ class Summary(BaseModel):
     unique_fraction: float
     novelty: float | None
     status: str
+    reward_noise: str = "none"
+    reward_mean: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,8 @@ class Truth:
 
     @cached_property
     def log_rewards(self) -> Tensor:
-        """log R of every sequence in lexicographic order, [K^L]."""
-        return self.reward.log_reward(self.task.all_scores)
+        """log R, or log E[R] where the oracle is noisy, of every sequence in lexicographic order, [K^L]."""
+        return self.task.log_reward(self.task.all_sequences, self.task.all_scores, self.reward)
 
     @cached_property
     def attainable(self) -> Attainable:
@@ -164,7 +166,7 @@ def samples_frame(sampled: Sampled, task: Task, reward: Reward) -> pd.DataFrame:
             "sequence": task.alphabet.decode(sampled.walk.outcomes),
             "intended": task.alphabet.decode(sampled.walk.intentions),
             "score": sampled.scores.numpy(),
-            "log_reward": reward.log_reward(sampled.scores).numpy(),
+            "log_reward": task.log_reward(sampled.walk.outcomes, sampled.scores, reward).numpy(),
             "log_prob": sampled.log_probs.numpy(),
         }
     )

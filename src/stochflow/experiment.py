@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -43,7 +44,8 @@ from stochflow.rivals.uniform import UniformIntentions
 from stochflow.runs import RunDirectory
 from stochflow.seeding import Generators
 from stochflow.sequences import read_sequences
-from stochflow.tasks import Reward, Task, make_task
+from stochflow.task_config import configured_task
+from stochflow.tasks import Reward, Task
 from stochflow.trainer import Record, Trainer
 
 Listener = Callable[[Record, float], None]
@@ -87,7 +89,7 @@ class Experiment:
 
 def build(config: Config, network: FlowNetwork | None = None) -> Experiment:
     """Everything a config asks for, freshly initialised, or with a network that was trained before."""
-    task = make_task(config.task)
+    task = configured_task(config)
     channel = make_channel(config.channel, task.num_tokens, task.length)
     reward = Reward(**config.reward.model_dump())
     device = choose_device(config.device)
@@ -106,11 +108,13 @@ def build(config: Config, network: FlowNetwork | None = None) -> Experiment:
         network=network.to(device),
         dynamics=dynamics.to(device),
         reward=reward,
-        memory=ScoreMemory(task.num_tokens, task.length),
+        memory=ScoreMemory(task.num_tokens, task.length, reward if task.noisy else None),
         replay=Replay(config.optimiser.replay_size, task.length),
         generators=generators,
     )
-    trainer = Trainer(learner, make_objective(learner), channel, task.score)
+    # how a measurement comes out is the world's doing, like the outcome of a step
+    oracle = partial(task.measure, generator=generators["channel"])
+    trainer = Trainer(learner, make_objective(learner), channel, oracle)
     truth = Truth(task, channel, reward) if task.enumerable else None
     known = config.evaluation.reference
     reference = None if known is None else reference_tokens(Path(known), task)
@@ -197,10 +201,12 @@ def summarise(experiment: Experiment, channel: Channel | None = None) -> tuple[S
         seed=config.seed,
         steps=trainer.step,
         trajectories=trainer.trajectories,
-        oracle_calls=len(trainer.learner.memory),
+        oracle_calls=trainer.learner.memory.num_calls,
         log_z=trainer.objective.log_z(),
         seconds=round(trainer.seconds, 3),
         status="finished" if trainer.finished else "interrupted",
+        reward_noise=config.reward_noise,
+        reward_mean=trainer.objective.reward_mean if task.noisy else None,
     )
     return summary, sampled
 

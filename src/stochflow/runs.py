@@ -18,6 +18,7 @@ from stochflow.evaluation import Summary
 from stochflow.files import write_atomically
 
 CONFIG = "config.yaml"
+TABLE = "table.csv"
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
 
 
@@ -29,8 +30,11 @@ class RunDirectory:
         self._metrics = path / "metrics.jsonl"
 
     @classmethod
-    def create(cls, path: Path, config: Config, overwrite: bool) -> "RunDirectory":
-        """A new run directory; an old run is replaced only if asked, and anything else is never touched."""
+    def create(cls, path: Path, config: Config, overwrite: bool, table: str | None = None) -> "RunDirectory":
+        """A new run directory; an old run is replaced only if asked, and anything else is never touched.
+
+        A `table` is kept in it as CSV, under the name that the config's `table.file` must have.
+        """
         check_free(path, overwrite)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,6 +43,8 @@ class RunDirectory:
                 fresh, retired = Path(workshop) / "new", Path(workshop) / "old"
                 fresh.mkdir()
                 write_atomically(fresh / CONFIG, dump_yaml(config))
+                if table is not None:
+                    write_atomically(fresh / TABLE, table)
                 write_atomically(fresh / "versions.json", json.dumps(versions(), indent=2) + "\n")
                 try:
                     if path.exists():
@@ -63,11 +69,12 @@ class RunDirectory:
         return cls(path)
 
     def config(self) -> Config:
-        return resolve([read_yaml(self.path / CONFIG)])
+        """The settings of the run; a table's copy under its path from here, wherever the run was moved to."""
+        return _with_table_at(resolve([read_yaml(self.path / CONFIG)]), str(self.path / TABLE))
 
     def rewrite_config(self, config: Config) -> None:
         """Record a config that changed on resume."""
-        write_atomically(self.path / CONFIG, dump_yaml(config))
+        write_atomically(self.path / CONFIG, dump_yaml(_with_table_at(config, TABLE)))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         with self._metrics.open("a", encoding="utf-8") as file:
@@ -120,6 +127,12 @@ class RunDirectory:
 def unwritable(path: Path, error: OSError | ValueError) -> ConfigError:
     """What to say when a folder cannot be written to."""
     return ConfigError(f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out")
+
+
+def _with_table_at(config: Config, file: str) -> Config:
+    if config.table.file is None:
+        return config
+    return config.model_copy(update={"table": config.table.model_copy(update={"file": file})})
 
 
 def check_free(path: Path, overwrite: bool) -> None:

@@ -157,7 +157,7 @@ class Trainer:
         return {
             "step": self.step,
             "trajectories": self.trajectories,
-            "oracle_calls": len(self.learner.memory),
+            "oracle_calls": self.learner.memory.num_calls,
             "seconds": round(self.seconds, 3),
             "learning_rate": learning_rate,
             "beta": self.learner.reward.exponent(self.step - 1),

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from stochflow.errors import OracleError
 from stochflow.planning.memory import ScoreMemory, checked_scores
+from stochflow.tasks.base import Reward
 
 NUM_TOKENS, LENGTH = 3, 3
 SEQUENCE = st.tuples(*[st.integers(0, NUM_TOKENS - 1)] * LENGTH)
@@ -172,3 +173,45 @@ def test_an_oracle_that_scribbles_on_its_input_does_not_change_what_is_stored() 
     memory = ScoreMemory(NUM_TOKENS, LENGTH)
     memory.pay(as_tensor([(0, 1, 2), (2, 1, 0)]), scribbles)
     assert torch.equal(memory.lookup(as_tensor([(0, 1, 2), (2, 1, 0)])), torch.tensor([5.0, 21.0]).double())
+
+
+REWARD = Reward(beta=3.0, floor=1e-3, ramp=0.0)
+
+
+def test_a_noisy_oracle_is_asked_on_every_visit_and_its_rewards_are_averaged() -> None:
+    memory = ScoreMemory(NUM_TOKENS, LENGTH, REWARD)
+    x, y = (0, 1, 2), (2, 1, 0)
+    answers = iter([[0.2, 0.6, 0.5], [1.0]])
+
+    def noisy(sequences: Tensor) -> Tensor:
+        return torch.tensor(next(answers))
+
+    assert memory.pay(as_tensor([x, x, y]), noisy).tolist() == pytest.approx([0.2, 0.6, 0.5])
+    assert memory.pay(as_tensor([x]), noisy).tolist() == [1.0]
+    assert (len(memory), memory.num_calls) == (2, 4)
+    mean = (0.2**3 + 0.6**3 + 1.0) / 3
+    assert REWARD.log_reward(memory.lookup(as_tensor([x, y]))).exp().tolist() == pytest.approx([mean, 0.125])
+
+
+def test_the_floor_counts_in_the_mean() -> None:
+    memory = ScoreMemory(NUM_TOKENS, LENGTH, REWARD)
+    for score in (0.0, 0.5):
+        memory.pay(as_tensor([(0, 0, 0)]), lambda sequences, score=score: torch.full((1,), score))
+    assert float(REWARD.log_reward(memory.scores).exp()) == pytest.approx((1e-3 + 0.125) / 2)
+
+
+def test_a_noisy_answer_that_cannot_be_used_leaves_no_trace() -> None:
+    memory = ScoreMemory(NUM_TOKENS, LENGTH, REWARD)
+    with pytest.raises(OracleError):
+        memory.pay(as_tensor([(0, 0, 0)]), lambda sequences: torch.tensor([math.nan]))
+    assert (len(memory), memory.num_calls, len(memory.trie)) == (0, 0, 0)
+
+
+def test_a_reloaded_noisy_memory_goes_on_averaging() -> None:
+    memory, restored = (ScoreMemory(NUM_TOKENS, LENGTH, REWARD) for _ in range(2))
+    memory.pay(as_tensor([(0, 0, 0)] * 3), lambda sequences: torch.tensor([0.2, 0.4, 0.6]))
+    restored.load_state_dict(memory.state_dict())
+    for each in (memory, restored):
+        each.pay(as_tensor([(0, 0, 0)]), lambda sequences: torch.tensor([1.0]))
+    assert restored.num_calls == 4
+    assert torch.equal(restored.scores, memory.scores)

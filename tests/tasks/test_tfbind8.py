@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from stochflow.errors import ConfigError, DataError
+from stochflow.tasks import packed
 from stochflow.tasks import tfbind8 as module
 from stochflow.tasks.tfbind8 import (
     FACTORS,
@@ -21,7 +22,7 @@ from stochflow.tasks.tfbind8 import (
     table_name,
 )
 
-TABLE_PATH = resources.files("stochflow.tasks") / "data" / module.TABLE
+TABLE_PATH = resources.files("stochflow.tasks") / "data" / table_name("SIX6")
 
 
 def scores_of(task: TFBind8, *sequences: str) -> list[float]:
@@ -95,7 +96,7 @@ def test_the_table_is_small_enough_to_ship() -> None:
 
 
 def test_a_missing_table_is_a_data_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TABLE", "no_such_table.bin")
+    monkeypatch.setattr(module, "table_name", lambda factor, replicate: "no_such_table.bin")
     with pytest.raises(DataError, match=r"no_such_table\.bin cannot be read .* reinstall"):
         TFBind8()
 
@@ -120,8 +121,8 @@ def test_a_damaged_table_is_a_data_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / module.TABLE).write_bytes(damage(TABLE_PATH.read_bytes()))
-    monkeypatch.setattr(module.resources, "files", lambda package: tmp_path)
+    (tmp_path / "data" / table_name("SIX6")).write_bytes(damage(TABLE_PATH.read_bytes()))
+    monkeypatch.setattr(packed.resources, "files", lambda package: tmp_path)
     with pytest.raises(DataError, match=r"is damaged .*rebuild"):
         TFBind8()
 
@@ -130,10 +131,13 @@ OTHERS = sorted(set(FACTORS) - {"SIX6"})
 # the core that is known to be bound by the factor's family, and the E-scores that its table spans
 KNOWN = {
     "ARX": ("TAATT", (-0.47351, 0.49840)),
+    "HOXB7": ("TAAT", (-0.50000, 0.48403)),
     "HOXC4": ("TAATT", (-0.49277, 0.49545)),
     "ISX": ("TAATT", (-0.44102, 0.49531)),
     "MSX2": ("TAATT", (-0.47973, 0.49500)),
     "PAX4": ("TAATT", (-0.48200, 0.49550)),
+    "PAX6": (None, (-0.49791, 0.47060)),
+    "PBX4": (None, (-0.50000, 0.48643)),
     "PITX2": ("TAATCC", (-0.46285, 0.49726)),
     "VAX2": ("TAATT", (-0.48042, 0.49821)),
     "ZNF655": (None, (-0.50000, 0.49831)),
@@ -162,6 +166,22 @@ def test_every_factor_is_a_landscape_of_its_own() -> None:
     correlations = np.corrcoef(scores)[~np.eye(len(FACTORS), dtype=bool)]
     assert correlations.min() > 0.3
     assert correlations.max() < 0.95
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_replicates_agree_by_nine_tenths_and_are_not_the_same(factor: str) -> None:
+    first, second = read_table(factor), read_table(factor, replicate=2)
+    assert 0.9 <= np.corrcoef(first[canonical_codes()], second[canonical_codes()])[0, 1] < 0.99
+    path = resources.files("stochflow.tasks") / "data" / table_name(factor, 2)
+    assert zlib.decompress(pack_table(second[canonical_codes()], factor, 2)) == zlib.decompress(path.read_bytes())
+
+
+def test_replicate_one_is_the_score_and_replicate_two_has_its_scale(tfbind8: TFBind8) -> None:
+    both = tfbind8.replicates(tfbind8.all_sequences)
+    assert torch.equal(both[:, 0], tfbind8.all_scores)
+    second = read_table("SIX6", replicate=2)
+    expected = torch.from_numpy((second + 0.47907) / (0.49105 + 0.47907))
+    torch.testing.assert_close(both[:, 1], expected.clamp_min(0.0))
 
 
 def test_an_unknown_factor_lists_those_there_are() -> None:

@@ -7,12 +7,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stochflow.config import ObjectiveConfig
+from stochflow.config import LossShape, ObjectiveConfig
 from stochflow.models.dynamics import chosen
 from stochflow.models.flow_network import Heads
-from stochflow.objectives.base import Learner, Objective, Terms
+from stochflow.objectives.base import ARITHMETIC, GEOMETRIC, Learner, Objective, Terms
 from stochflow.objectives.flows import terminal_flows
 from stochflow.trajectory import Trajectories
+
+# the mean of a noisy R at which E[g'(log F − log R)] = 0, by the shape g of the loss
+REWARD_MEANS: dict[LossShape, str] = {
+    "squared": GEOMETRIC,
+    "linex": ARITHMETIC,
+    "linex-half": "E[√R]²",
+    "linex-reversed": "1/E[1/R]",
+    "shifted-cosh": "√(E[R]/E[1/R])",
+}
 
 
 @dataclass(frozen=True)
@@ -134,6 +143,11 @@ class Balance(Objective):
 
 class PathBalance(Balance):
     """Balance along a path: the loss with each of the five terms of its steps, by mean and spread."""
+
+    @property
+    def reward_mean(self) -> str:
+        """Every measurement is a residual of its own, and log F(x) settles where E[g'(log F − log R)] is zero."""
+        return REWARD_MEANS[self.learner.config.objective.loss]
 
     def terms(self, batch: Trajectories, step: int) -> Terms:
         steps = path_steps(self.learner, batch, step)

@@ -20,6 +20,8 @@ from stochflow.trajectory import Trajectories
 
 Terms = dict[str, Tensor]
 
+ARITHMETIC, GEOMETRIC = "E[R]", "exp E[log R]"
+
 
 @dataclass(frozen=True)
 class Learner:
@@ -71,6 +73,14 @@ class Objective(ABC):
     @abstractmethod
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         """Loss terms, one dictionary per parameter update, or none; each is computed after the update before it."""
+
+    @property
+    def reward_mean(self) -> str | None:
+        """Which mean of a noisy reward takes R's place in what this converges to; None where nothing is learned.
+
+        A loss that is linear or squared in log R sees the mean of log R, unless it asks the memory, which keeps E[R].
+        """
+        return GEOMETRIC
 
     @abstractmethod
     def log_z(self) -> float:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from stochflow.logmath import log_marginal, masked_mean
-from stochflow.objectives.base import Objective, Terms
+from stochflow.objectives.base import ARITHMETIC, Objective, Terms
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.flows import child_flows
 from stochflow.objectives.losses import balance_loss
@@ -101,6 +101,11 @@ class TrajectoryKL(Objective):
 
 class BootstrappedKL(Objective):
     """State scope with log F learned from its own children by marginal balance; any trajectories will do."""
+
+    @property
+    def reward_mean(self) -> str:
+        """The policy follows the children's flows, and those of paid leaves are the memory's means of R."""
+        return ARITHMETIC
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         for batch in self.learner.replayed(fresh):

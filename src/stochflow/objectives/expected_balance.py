@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stochflow.objectives.balance import Balance
-from stochflow.objectives.base import Terms
+from stochflow.objectives.base import ARITHMETIC, Terms
 from stochflow.objectives.flows import child_flows
 from stochflow.objectives.losses import balance_loss
 from stochflow.trajectory import Trajectories
@@ -30,6 +30,11 @@ class ExpectedBalance(Balance):
     The children's flows are targets and are held fixed. A leaf that was paid for counts its reward; the flow head
     learns log R at the ends of the batch, for siblings that never were.
     """
+
+    @property
+    def reward_mean(self) -> str:
+        """Balance follows the children's flows, and those of paid leaves are the memory's means of R."""
+        return ARITHMETIC
 
     def terms(self, batch: Trajectories, step: int) -> Terms:
         learner = self.learner

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from stochflow.logmath import log_marginal, safe_log
-from stochflow.objectives.base import Learner, Objective, Terms
+from stochflow.objectives.base import ARITHMETIC, Learner, Objective, Terms
 from stochflow.objectives.divergence import kl_divergence_loss, state_kl
 from stochflow.objectives.entropy import entropy_terms
 from stochflow.planning.plan import Plan, make_plan
@@ -31,6 +31,11 @@ class PlannedKL(Objective):
         self.behaviour_policies: list[Tensor] = []
         self._planned_at = 0.0
         self._num_planned = 0
+
+    @property
+    def reward_mean(self) -> str:
+        """Leaves of the plan are the memory's means of R."""
+        return ARITHMETIC
 
     def sampler(self, batch_size: int) -> Sampler:
         network_sampler = NetworkSampler(self.learner.network, batch_size)

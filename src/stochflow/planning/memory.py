@@ -1,4 +1,4 @@
-"""Scores that were paid for, each of them once."""
+"""Scores that were paid for: each once, or again and again where the oracle is noisy."""
 
 from collections.abc import Callable
 
@@ -7,22 +7,34 @@ from torch import Tensor
 
 from stochflow.errors import OracleError
 from stochflow.planning.trie import PrefixTrie
+from stochflow.tasks.base import Reward
 
 
 class ScoreMemory:
     """Remembers the score of every sequence that was ever sent to the oracle.
 
+    With a `reward` the oracle counts as noisy: every visit is measured anew, and what is remembered is the score whose
+    reward is the mean reward of all measurements, (mean R)^(1/β). The target is E[R], and this is how to estimate it.
+
     Attributes:
         trie: all prefixes of the paid sequences.
         scores: score of each distinct sequence in order of arrival, float64, [num_sequences].
+        counts: measurements of each, float64, [num_sequences]; all ones without noise.
     """
 
-    def __init__(self, num_tokens: int, length: int) -> None:
+    def __init__(self, num_tokens: int, length: int, reward: Reward | None = None) -> None:
         self.trie = PrefixTrie(num_tokens, length)
         self.scores = torch.empty(0, dtype=torch.float64)
+        self.counts = torch.empty(0, dtype=torch.float64)
+        self._reward = reward
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    @property
+    def num_calls(self) -> int:
+        """Measurements paid for."""
+        return int(self.counts.sum())
 
     @property
     def sequences(self) -> Tensor:
@@ -30,7 +42,12 @@ class ScoreMemory:
         return self.trie.sequences
 
     def pay(self, sequences: Tensor, oracle: Callable[[Tensor], Tensor]) -> Tensor:
-        """Scores of a batch, float64, [batch]; only sequences never seen before go to the oracle."""
+        """Scores of a batch, float64, [batch]; only sequences never seen before go to the oracle, unless it is noisy.
+
+        Then all of them do, and what comes back is this measurement, not the mean.
+        """
+        if self._reward is not None:
+            return self._measure(sequences, oracle, self._reward)
         indices = self.trie.find(sequences)
         unseen = sequences[indices < 0].unique(dim=0)
         if len(unseen):
@@ -40,8 +57,20 @@ class ScoreMemory:
             added = self.trie.insert(unseen)
             self.scores = torch.cat([self.scores, torch.empty(len(unseen), dtype=torch.float64)])
             self.scores[added] = scores
+            self.counts = torch.ones_like(self.scores)
             indices = self.trie.find(sequences)
         return self.scores[indices]
+
+    def _measure(self, sequences: Tensor, oracle: Callable[[Tensor], Tensor], reward: Reward) -> Tensor:
+        scores = checked_scores(oracle(sequences.clone()), len(sequences))
+        indices = self.trie.insert(sequences)
+        num_new = len(self.trie) - len(self.scores)
+        nothing = torch.zeros(num_new, dtype=torch.float64)
+        totals = torch.cat([self.counts * reward.log_reward(self.scores).exp(), nothing])
+        totals.index_add_(0, indices, reward.log_reward(scores).exp())
+        self.counts = torch.cat([self.counts, nothing]).index_add_(0, indices, torch.ones_like(scores))
+        self.scores = (totals / self.counts) ** (1.0 / reward.beta)
+        return scores
 
     def lookup(self, sequences: Tensor) -> Tensor:
         """Remembered scores, NaN where none was paid for; [batch, L] → [batch]."""
@@ -51,11 +80,13 @@ class ScoreMemory:
         return scores
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {"scores": self.scores, **self.trie.state_dict()}
+        state = {"scores": self.scores, **self.trie.state_dict()}
+        return state if self._reward is None else {"counts": self.counts, **state}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.trie.load_state_dict(state)
         self.scores = state["scores"]
+        self.counts = torch.ones_like(self.scores) if self._reward is None else state["counts"]
 
 
 def checked_scores(scores: object, expected: int) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stochflow.logmath import log_mean_exp
-from stochflow.objectives.base import Learner, Objective, Terms
+from stochflow.objectives.base import ARITHMETIC, Learner, Objective, Terms
 from stochflow.policies import OpenLoopPolicy, OpenLoopSampler, Policy
 from stochflow.rollout import Sampler
 from stochflow.trajectory import Trajectories
@@ -78,6 +78,11 @@ class MetropolisHastings(Objective):
         self.states = torch.empty(0, network.length, dtype=torch.int64)
         self.scores = torch.empty(0, dtype=torch.float64)
         self.kept = Reservoir(config.kept, network.length)
+
+    @property
+    def reward_mean(self) -> str:
+        """A state keeps the measurement it was accepted with: a pseudo-marginal chain (Andrieu and Roberts 2009)."""
+        return ARITHMETIC
 
     def sampler(self, batch_size: int) -> Sampler:
         """Proposals for the chains there are; a chain that has not begun intends anything."""

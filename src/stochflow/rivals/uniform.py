@@ -19,6 +19,10 @@ class UniformIntentions(Objective):
         super().__init__(learner)
         self._log_weight, self._num = -math.inf, 0
 
+    @property
+    def reward_mean(self) -> None:
+        """Nothing is learned."""
+
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner = self.learner
         outcomes = fresh.outcomes.to(learner.device)

@@ -17,7 +17,8 @@ from stochflow.experiment import choose_device, reference_tokens
 from stochflow.files import write_atomically
 from stochflow.methods import METHODS
 from stochflow.runs import RunDirectory, unwritable
-from stochflow.tasks import TASKS, Task, make_task
+from stochflow.task_config import configured_task, same_setting, with_table_pinned
+from stochflow.tasks import TASKS, Task
 
 SPECIFICATION = "sweep.yaml"
 RUNS = "runs"
@@ -134,7 +135,7 @@ def check_existing(path: Path, runs: list[PlannedRun]) -> None:
             continue
         found = RunDirectory.open(place).config()
         for name in Config.model_fields:
-            if name not in ("device", "threads") and getattr(found, name) != getattr(run.config, name):
+            if name not in ("device", "threads") and not same_setting(name, found, run.config):
                 raise ConfigError(
                     f"{place} was made with another '{name}'; remove that run to make it again, or choose another --out"
                 )
@@ -152,7 +153,6 @@ def store(path: Path, spec: SweepConfig) -> None:
 
 def _runs(spec: SweepConfig) -> Iterator[PlannedRun]:
     for task_name in spec.tasks:
-        task = make_task(task_name)
         for noise in spec.noise:
             for method in spec.methods:
                 layer = {
@@ -161,8 +161,8 @@ def _runs(spec: SweepConfig) -> Iterator[PlannedRun]:
                     "channel": parse_noise(noise),
                     "budget": {"trajectories": spec.trajectories},
                 }
-                config = api.resolve_config([spec.settings, layer])
-                _check_surroundings(spec, config, task)
+                config, _ = with_table_pinned(api.resolve_config([spec.settings, layer]))
+                _check_surroundings(spec, config, configured_task(config))
                 label = noise if config.channel.file is None else Path(config.channel.file).stem
                 for seed in range(spec.seeds):
                     seeded = config.model_copy(update={"seed": seed})

@@ -54,6 +54,9 @@ class Task(ABC):
         length: L, the number of construction steps.
         mode_threshold: only designs that score above it open a mode.
         description: one sentence for `stochflow tasks`.
+        source: where the scores come from.
+        num_measured: sequences with a measured score; None where scores are computed.
+        noisy: True when scoring a sequence again may give another score.
     """
 
     name: str
@@ -61,24 +64,48 @@ class Task(ABC):
     length: int
     mode_threshold: float
     description: str
+    source: str = "computed"
+    num_measured: int | None = None
+    noisy: bool = False
 
     @abstractmethod
     def score(self, tokens: Tensor) -> Tensor:
-        """Scores of complete sequences; [num_sequences, length] → [num_sequences]."""
+        """Scores of complete sequences; [num_sequences, length] → [num_sequences]. Expected scores where noisy."""
+
+    def measure(self, tokens: Tensor, generator: torch.Generator) -> Tensor:
+        """What the oracle answers, one measurement per row; [num_sequences, length] → [num_sequences]."""
+        return self.score(tokens)
+
+    def log_reward(self, tokens: Tensor, scores: Tensor, reward: "Reward") -> Tensor:
+        """log E[R(x)] of sequences whose `score` is known already; the plain log R without noise. → [num_sequences]."""
+        return reward.log_reward(scores)
+
+    def replicates(self, tokens: Tensor) -> Tensor | None:
+        """Every measurement of each sequence, [num_sequences, num_replicates]; None where there is one at most."""
+        return None
+
+    def deviations(self, tokens: Tensor) -> Tensor | None:
+        """Standard deviation of a measurement of each sequence, [num_sequences]; None where it is not known."""
+        return None
 
     @property
     def num_tokens(self) -> int:
         return len(self.alphabet)
 
     @property
+    def size(self) -> int:
+        """K^L, the number of sequences there are."""
+        return self.num_tokens**self.length
+
+    @property
     def enumerable(self) -> bool:
         """True when all sequences fit into one table, so that truth can be computed."""
-        return self.num_tokens**self.length <= MAX_ENUMERABLE
+        return self.size <= MAX_ENUMERABLE
 
     @cached_property
     def all_sequences(self) -> Tensor:
         """Every sequence in lexicographic order, [K^L, L]."""
-        codes = torch.arange(self.num_tokens**self.length).unsqueeze(-1)
+        codes = torch.arange(self.size).unsqueeze(-1)
         powers = self.num_tokens ** torch.arange(self.length - 1, -1, -1)
         return codes // powers % self.num_tokens
 

@@ -1,0 +1,74 @@
+"""What must hold on every task that can be enumerated."""
+
+import math
+
+import pytest
+import torch
+
+from stochflow.api import resolve_config
+from stochflow.enumerated.tree import kl_to_target
+from stochflow.evaluation import Truth, draw
+from stochflow.experiment import Experiment, build
+from stochflow.tasks import TASKS, make_task
+
+# small and hardly trained: the laws below hold for any policy
+TINY = {
+    "model": {"kmers": [1], "width": 8, "num_layers": 0},
+    "optimiser": {"batch_size": 64, "updates": 2, "replay_size": 64},
+    "dynamics": {"rounds": 1},
+    "budget": {"steps": 2},
+}
+NUM_DRAWS = 4000
+
+
+@pytest.fixture(scope="module", params=[name for name in TASKS if make_task(name).enumerable])
+def trained(request: pytest.FixtureRequest) -> Experiment:
+    experiment = build(resolve_config([TINY, {"task": request.param}]))
+    while not experiment.trainer.finished:
+        experiment.trainer.train_step()
+    return experiment
+
+
+@pytest.fixture(scope="module")
+def truth(trained: Experiment) -> Truth:
+    assert trained.truth is not None
+    return trained.truth
+
+
+@pytest.fixture(scope="module")
+def log_probs(trained: Experiment) -> torch.Tensor:
+    return trained.policy.terminal_log_probs(trained.channel)
+
+
+def test_the_exact_distribution_sums_to_one(trained: Experiment, truth: Truth, log_probs: torch.Tensor) -> None:
+    assert len(log_probs) == trained.task.size
+    assert float(log_probs.exp().sum()) == pytest.approx(1.0, abs=1e-5)
+    assert float(truth.attainable.log_probs.exp().sum()) == pytest.approx(1.0, abs=1e-9)
+
+
+def test_the_exact_distribution_agrees_with_sampling(trained: Experiment, log_probs: torch.Tensor) -> None:
+    task = trained.task
+    sampled = draw(trained.policy, task, trained.channel, NUM_DRAWS, torch.Generator().manual_seed(0))
+    powers = task.num_tokens ** torch.arange(task.length - 1, -1, -1)
+    codes = (sampled.walk.outcomes * powers).sum(dim=-1)
+    torch.testing.assert_close(log_probs[codes], sampled.log_probs.double(), atol=1e-3, rtol=0)
+    # the mean of any function of the sequence, here its score and its surprise, within five standard errors
+    for values in (task.all_scores, log_probs):
+        mean = float(log_probs.exp() @ values)
+        error = math.sqrt(float(log_probs.exp() @ (values - mean).square()) / NUM_DRAWS)
+        assert float(values[codes].mean()) == pytest.approx(mean, abs=5 * error)
+
+
+def test_no_policy_beats_the_optimum(trained: Experiment, truth: Truth) -> None:
+    best = truth.attainable
+    assert kl_to_target(best.log_probs, truth.log_rewards) == pytest.approx(best.min_kl, abs=1e-6)
+    judged = truth.judge(trained.policy)
+    assert judged["kl"] >= best.min_kl
+    assert judged["regret"] >= 0.0
+    assert judged["regret"] == pytest.approx(judged["kl"] - best.min_kl)
+
+
+def test_scores_are_rewards_to_be(trained: Experiment) -> None:
+    scores = trained.task.all_scores
+    assert bool(torch.isfinite(scores).all())
+    assert 0.0 <= float(scores.min()) < trained.task.mode_threshold < float(scores.max())
