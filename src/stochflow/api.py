@@ -18,15 +18,19 @@ from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary, Truth, draw, samples_frame
 from stochflow.experiment import restore
 from stochflow.methods import method_settings
+from stochflow.oracles.task import PREFIX, function_name
 from stochflow.reports.page import write_report
 from stochflow.runs import RunDirectory, check_free
 from stochflow.seeding import Generators
-from stochflow.tasks import Reward, make_task
+from stochflow.task_config import configured_task
+from stochflow.tasks import Reward
 from stochflow.trackers import Tracking
 
 Settings = Mapping[str, Any]
+Function = Callable[[list[str]], Any]
 # what may differ when a run is continued: how long, where and how it is watched, but not what is learned
 _FREE_ON_RESUME = {"budget", "device", "threads", "evaluation", "checkpoint_every"}
+_LEARNED_OF_ORACLE = ("length", "alphabet")
 _CHUNK = 4096
 _MIN_NEW_SHARE = 0.005
 
@@ -54,7 +58,13 @@ class Run:
         return self.directory.metrics()
 
     def sample(
-        self, n: int = 1000, *, unique: bool = False, noise: float | str | None = None, seed: int | None = None
+        self,
+        n: int = 1000,
+        *,
+        unique: bool = False,
+        noise: float | str | None = None,
+        seed: int | None = None,
+        score_samples: bool = False,
     ) -> pd.DataFrame:
         """Designs from the trained policy: sequence, intended, score, log_reward, log_prob.
 
@@ -62,6 +72,7 @@ class Run:
             unique: draw until there are n different sequences, or until fewer than 1 in 200 draws is new.
             noise: another channel than the one of training, as for `train`.
             seed: draws differ by seed; the run's own by default.
+            score_samples: ask the oracle for scores that were never paid for; without it they are NaN.
         """
         if n < 1:
             raise ConfigError(f"cannot draw {n} designs; give a number of at least 1")
@@ -71,10 +82,10 @@ class Run:
         reward = experiment.trainer.learner.reward
         generator = Generators(config.seed if seed is None else seed)["evaluation"]
         designs = pd.DataFrame()
-        with experiments.torch_threads(config.threads):
+        with experiments.torch_threads(config.threads), contextlib.closing(experiment.task):
             while len(designs) < n:
                 size = _CHUNK if unique else min(_CHUNK, n - len(designs))
-                sampled = draw(experiment.policy, experiment.task, channel, size, generator)
+                sampled = draw(experiment.policy, experiment.task, channel, size, generator, score_samples)
                 before = len(designs)
                 designs = pd.concat([designs, samples_frame(sampled, experiment.task, reward)], ignore_index=True)
                 if unique:
@@ -83,12 +94,16 @@ class Run:
                         break
         return designs.head(n)
 
-    def evaluate(self, *, noise: float | str | None = None) -> Summary:
-        """Every metric again from the checkpoint, under the training channel or another."""
+    def evaluate(self, *, noise: float | str | None = None, score_samples: bool = False) -> Summary:
+        """Every metric again from the checkpoint, under the training channel or another.
+
+        Args:
+            score_samples: ask the oracle for scores that were never paid for.
+        """
         experiment = self.experiment()
         channel = None if noise is None else _channel(experiment.config, noise)
-        with experiments.torch_threads(experiment.config.threads):
-            return experiments.summarise(experiment, channel)[0]
+        with experiments.torch_threads(experiment.config.threads), contextlib.closing(experiment.task):
+            return experiments.summarise(experiment, channel, score_samples)[0]
 
     def experiment(self) -> experiments.Experiment:
         """The parts of the run as its newest checkpoint left them."""
@@ -100,6 +115,12 @@ class Run:
 def train(
     task: str | None = None,
     *,
+    oracle: str | Function | None = None,
+    length: int | None = None,
+    alphabet: str | None = None,
+    oracle_calls: int | None = None,
+    oracle_cache: str | Path | None = None,
+    score_samples: bool = False,
     method: str | None = None,
     noise: float | str | None = None,
     seed: int | None = None,
@@ -119,6 +140,12 @@ def train(
     """Train a sampler and return its run. Defaults: tfbind8, sgfn-kl, noise 0.25, seed 0, 32,000 trajectories.
 
     Args:
+        oracle: "package.module:function" or the function itself, in the place of a task: it takes a list of strings
+            and returns as many numbers that are not negative.
+        length, alphabet: what a design of the oracle is; the alphabet is dna, rna, protein or the letters.
+        oracle_calls: a budget too: how many different designs to pay for.
+        oracle_cache: SQLite file of paid scores that runs may share; by default it lies in the run directory.
+        score_samples: pay for the designs drawn at the end as well.
         noise: slip α in [0, 1), "none", "dna-synthesis[:rate]", one α per position separated by commas, or the path
             of a CSV or YAML confusion matrix.
         trajectories, steps, minutes: the budget; at most one of them.
@@ -131,21 +158,35 @@ def train(
         listen: called after every training step with its record and the share of the budget spent.
         stop: asked before every training step; True ends the run as Ctrl-C does.
     """
-    budget = {"trajectories": trajectories, "steps": steps, "minutes": minutes}
+    budget = {"trajectories": trajectories, "steps": steps, "minutes": minutes, "oracle_calls": oracle_calls}
     flags = _flags(task, method, noise, seed, device, budget)
+    function = None
+    if oracle is not None:
+        if task is not None:
+            raise ConfigError(f"--oracle takes the place of a task; leave out '{task}'")
+        flags["task"], function = _oracle_task(oracle)
+    about_oracle = {
+        "length": length,
+        "alphabet": alphabet,
+        "cache": None if oracle_cache is None else str(Path(oracle_cache).resolve()),
+        "score_samples": score_samples or None,
+    }
+    flags["oracle"] = {name: value for name, value in about_oracle.items() if value is not None}
     layers = [_config_layer(config), *(parse_assignment(text) for text in settings), flags]
     if resume and overwrite:
         raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
     tracking = Tracking(track)
     if resume:
-        directory, experiment = _reopen(Path(out) if out else None, layers)
+        directory, experiment = _reopen(Path(out) if out else None, layers, function)
     else:
         resolved = resolve_config(layers)
         path = Path(out) if out else default_path(resolved)
         check_free(path, overwrite)
         resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
-        experiment = experiments.build(resolved)
+        experiment = experiments.build(resolved, function=function)
+        experiment.task.check()
         directory = RunDirectory.create(path, resolved, overwrite)
+        experiment.task.open(directory.path)
     tracking.start(experiment.config, directory.path, experiment.trainer.step if resume else None)
     try:
         with stop_signal() as signalled:
@@ -167,9 +208,9 @@ def sample(run: str | Path | Run, n: int = 1000, **options: Any) -> pd.DataFrame
     return load(run).sample(n, **options)
 
 
-def evaluate(run: str | Path | Run, *, noise: float | str | None = None) -> Summary:
+def evaluate(run: str | Path | Run, *, noise: float | str | None = None, score_samples: bool = False) -> Summary:
     """Every metric of a run, recomputed from its checkpoint; see `Run.evaluate`."""
-    return load(run).evaluate(noise=noise)
+    return load(run).evaluate(noise=noise, score_samples=score_samples)
 
 
 def exact(
@@ -181,7 +222,7 @@ def exact(
     `infeasible_share`: per depth, the share of prefixes that no policy can balance.
     """
     config = resolve([{"task": task, "channel": parse_noise(noise), "reward": {"beta": beta, "floor": floor}}])
-    the_task = make_task(task)
+    the_task = configured_task(config)
     if not the_task.enumerable:
         raise ConfigError(
             f"task '{task}' is too large to enumerate, so its optimum cannot be computed; train it instead"
@@ -208,7 +249,7 @@ def resolve_config(layers: list[dict[str, Any]]) -> Config:
     """A checked config: defaults, then the method's settings, then the layers in order."""
     method = next((layer["method"] for layer in reversed(layers) if "method" in layer), "sgfn-kl")
     resolved = resolve([method_settings(str(method)), *layers])
-    make_task(resolved.task)
+    configured_task(resolved)
     return resolved
 
 
@@ -222,7 +263,7 @@ def default_path(config: Config) -> Path:
     else:
         noise = f"{channel.kind.removeprefix('uniform-slip')}-{channel.noise}"
     text = re.sub(r"[^\w.]+", "-", noise).strip("-")
-    task = config.task.replace(":", "-")
+    task = re.sub(r"[^\w.]+", "-", config.task)
     return Path("runs") / f"{task}-{config.method}-{text}-seed{config.seed}"
 
 
@@ -248,17 +289,20 @@ def stop_signal() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def _reopen(path: Path | None, layers: list[dict[str, Any]]) -> tuple[RunDirectory, experiments.Experiment]:
+def _reopen(
+    path: Path | None, layers: list[dict[str, Any]], function: Function | None
+) -> tuple[RunDirectory, experiments.Experiment]:
     directory = RunDirectory.open(path or default_path(resolve_config(layers)))
     stored = directory.config()
     wanted = resolve([stored.model_dump(mode="json"), *layers])
     for name in Config.model_fields:
-        if name not in _FREE_ON_RESUME and getattr(wanted, name) != getattr(stored, name):
+        if name not in _FREE_ON_RESUME and _learned(wanted, name) != _learned(stored, name):
             raise ConfigError(
                 f"{directory.path} was started with another '{name}'; resume it without that setting, "
                 "or choose another --out"
             )
-    experiment = restore(directory, wanted)
+    experiment = restore(directory, wanted, function)
+    experiment.task.check()
     directory.rewrite_config(wanted)
     directory.rewind_metrics(experiment.trainer.step)
     return directory, experiment
@@ -280,6 +324,20 @@ def _flags(
     return flags | ({"budget": limits} if limits else {})
 
 
+def _learned(config: Config, name: str) -> Any:
+    """A part of the config as far as it decides what is learned: how an oracle is asked does not."""
+    part = getattr(config, name)
+    return [getattr(part, field) for field in _LEARNED_OF_ORACLE] if name == "oracle" else part
+
+
+def _oracle_task(oracle: str | Function) -> tuple[str, Function | None]:
+    """The task's name, and the function where no other process can import it."""
+    if isinstance(oracle, str):
+        return PREFIX + oracle, None
+    name, importable = function_name(oracle)
+    return PREFIX + name, None if importable else oracle
+
+
 def _whole_channel(noise: float | str) -> dict[str, Any]:
     """Channel settings that leave nothing of an earlier layer standing."""
     return {"matrix": None, "matrices": None, "file": None, **parse_noise(noise)}
@@ -292,7 +350,7 @@ def _config_layer(config: str | Path | Settings | None) -> dict[str, Any]:
 
 
 def _channel(config: Config, noise: float | str) -> Any:
-    task = make_task(config.task)
+    task = configured_task(config)
     settings = resolve([{"channel": _whole_channel(noise)}]).channel
     return make_channel(settings, task.num_tokens, task.length)
 

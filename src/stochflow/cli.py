@@ -59,6 +59,9 @@ Track = Annotated[
     list[str] | None,
     typer.Option("--track", metavar="tensorboard|wandb|mlflow", help="Also log to this tracker; repeatable."),
 ]
+ScoreSamples = Annotated[
+    bool, typer.Option("--score-samples", help="Ask the oracle also for drawn designs that were never paid for.")
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 
 
@@ -77,6 +80,16 @@ def root(
 @app.command()
 def train(
     task: Annotated[str | None, typer.Argument(help="Task name; see `stochflow tasks`.  [default: tfbind8]")] = None,
+    oracle: Annotated[
+        str | None, typer.Option(metavar="PACKAGE.MODULE:FUNCTION", help="Your own score function instead of a task.")
+    ] = None,
+    length: Annotated[int | None, typer.Option(help="Letters of a design of the oracle.")] = None,
+    alphabet: Annotated[str | None, typer.Option(help="dna, rna, protein, or the letters (oracle).")] = None,
+    oracle_calls: Annotated[int | None, typer.Option(help="Budget in different designs to pay for.")] = None,
+    oracle_cache: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Paid scores to share between runs.  [default: in --out]")
+    ] = None,
+    score_samples: ScoreSamples = False,
     method: Annotated[str | None, typer.Option(help="Method; see `stochflow methods`.  [default: sgfn-kl]")] = None,
     noise: Annotated[str | None, typer.Option(help=NOISE_HELP + "  [default: 0.25]")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random generator.  [default: 0]")] = None,
@@ -95,6 +108,12 @@ def train(
     with _progress_line() as listen:
         run = api.train(
             task,
+            oracle=oracle,
+            length=length,
+            alphabet=alphabet,
+            oracle_calls=oracle_calls,
+            oracle_cache=oracle_cache,
+            score_samples=score_samples,
             method=method,
             noise=noise,
             seed=seed,
@@ -111,6 +130,7 @@ def train(
             listen=listen,
         )
     _print_summary(run.summary)
+    _say_unscored(run.summary.scored_fraction)
     if run.summary.status == "interrupted":
         messages.print(
             f"Stopped early; continue with `stochflow train --resume --out {escape(str(run.path))}`.", highlight=False
@@ -186,13 +206,15 @@ def sample(
     unique: Annotated[bool, typer.Option("--unique", help="Only different sequences.")] = False,
     noise: Noise = None,
     seed: Annotated[int | None, typer.Option(help="Another seed gives other designs.")] = None,
+    score_samples: ScoreSamples = False,
     out: Annotated[Path | None, typer.Option(help="File to write; standard output by default.")] = None,
 ) -> None:
     """Draw designs from a trained run."""
-    frame = api.sample(run, n, unique=unique, noise=noise, seed=seed)
+    frame = api.sample(run, n, unique=unique, noise=noise, seed=seed, score_samples=score_samples)
     text = format_samples(frame, style)
     if len(frame) < n:
         messages.print(f"Only {len(frame)} different designs were found in many draws.", highlight=False)
+    _say_unscored(float(frame["score"].notna().mean()))
     if out is None:
         print(text, end="")
         return
@@ -203,9 +225,10 @@ def sample(
 
 
 @app.command()
-def evaluate(run: RunPath, noise: Noise = None, as_json: AsJson = False) -> None:
+def evaluate(run: RunPath, noise: Noise = None, score_samples: ScoreSamples = False, as_json: AsJson = False) -> None:
     """Recompute every metric of a run from its checkpoint."""
-    summary = api.evaluate(run, noise=noise)
+    summary = api.evaluate(run, noise=noise, score_samples=score_samples)
+    _say_unscored(summary.scored_fraction)
     if as_json:
         print(summary.model_dump_json(indent=2))
     else:
@@ -503,6 +526,16 @@ def _percents(listed: str) -> tuple[float, ...]:
         return tuple(float(percent) for percent in _names(listed))
     except ValueError:
         raise ConfigError(f"--level {listed} is no list of per cents; write for example 80,95") from None
+
+
+def _say_unscored(scored: float) -> None:
+    if scored < 1.0:
+        messages.print(
+            f"{1.0 - scored:.1%} of the drawn designs were never paid for and have no score (NaN); "
+            "--score-samples asks the oracle for them.",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _print_summary(summary: Summary) -> None:

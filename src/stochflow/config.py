@@ -213,17 +213,33 @@ class OptimiserConfig(Settings):
     replay_size: int = Field(_BATCHES_KEPT * 512, ge=1, le=2**26, description="Trajectories kept for replay.")
 
 
+class OracleConfig(Settings):
+    """A user's own function as the task (task oracle:package.module:function)."""
+
+    length: int | None = Field(None, ge=1, le=4096, description="Letters of a design.")
+    alphabet: str | None = Field(None, description="dna, rna, protein, or the letters themselves.")
+    batch_size: int = Field(64, ge=1, le=2**20, description="Most designs per call.")
+    workers: int = Field(1, ge=1, le=1024, description="Processes that call the function at the same time.")
+    timeout: float | None = Field(600.0, gt=0, le=10**6, description="Seconds that a call may take; null waits on.")
+    retries: int = Field(2, ge=0, le=100, description="How often a call that failed is made again.")
+    backoff: float = Field(1.0, ge=0, le=3600, description="Seconds before the first retry, doubled for each further.")
+    cache: str | None = Field(None, description="SQLite file of paid scores to share; null: in the run directory.")
+    score_samples: bool = Field(False, description="Also pay for the designs drawn at the end.")
+
+
 class BudgetConfig(Settings):
-    """When to stop; exactly one of the three."""
+    """When to stop; exactly one of the four."""
 
     trajectories: int | None = Field(None, ge=1, description="Trajectories to sample.")
     steps: int | None = Field(None, ge=1, description="Training steps to take.")
     minutes: float | None = Field(None, gt=0, description="Minutes of training.")
+    oracle_calls: int | None = Field(None, ge=1, description="Different designs to pay for.")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "BudgetConfig":
-        if sum(value is not None for value in (self.trajectories, self.steps, self.minutes)) != 1:
-            raise ValueError("give exactly one of trajectories, steps and minutes")
+        limits = (self.trajectories, self.steps, self.minutes, self.oracle_calls)
+        if sum(value is not None for value in limits) != 1:
+            raise ValueError("give exactly one of trajectories, steps, minutes and oracle_calls")
         return self
 
 
@@ -245,6 +261,7 @@ class Config(Settings):
     task: str = Field("tfbind8", description="Task name; `stochflow tasks` lists them.")
     method: str = Field("sgfn-kl", description="Method name; `stochflow methods` lists them.")
     seed: int = Field(0, ge=0, lt=2**31, description="Seed of every random generator.")
+    oracle: OracleConfig = Field(default_factory=OracleConfig)
     channel: ChannelConfig = Field(default_factory=ChannelConfig)
     reward: RewardConfig = Field(default_factory=RewardConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)

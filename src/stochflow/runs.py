@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import tempfile
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +19,7 @@ from stochflow.evaluation import Summary
 from stochflow.files import write_atomically
 
 CONFIG = "config.yaml"
+PAID = "oracle.sqlite*"
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
 
 
@@ -40,6 +42,9 @@ class RunDirectory:
                 fresh.mkdir()
                 write_atomically(fresh / CONFIG, dump_yaml(config))
                 write_atomically(fresh / "versions.json", json.dumps(versions(), indent=2) + "\n")
+                # replacing a run must not make anybody pay again for what it knew
+                for paid in path.glob(PAID):
+                    shutil.copy2(paid, fresh)
                 try:
                     if path.exists():
                         path.rename(retired)

@@ -8,16 +8,19 @@ import torch
 from torch import Tensor
 
 from stochflow.channel_config import make_channel
-from stochflow.config import ChannelConfig, RewardConfig
+from stochflow.config import Config
 from stochflow.enumerated.tree import unbalanced_share
 from stochflow.errors import StochflowError
 from stochflow.evaluation import Truth
 from stochflow.experiment import Experiment, restore
 from stochflow.reports.data import RunRecord
 from stochflow.runs import RunDirectory
-from stochflow.tasks import Reward, make_task
+from stochflow.task_config import configured_task
+from stochflow.tasks import Reward
 
 _MAX_PREFIX_SOURCES = 256
+# the settings that decide what is true, whatever is learned
+_WORLD = {"task", "oracle", "channel", "reward"}
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,7 @@ def examine(record: RunRecord) -> Examined:
 
 @torch.no_grad()
 def _landscape(experiment: Experiment) -> Landscape:
-    config = experiment.config
-    truth, unbalanced = _truth(config.task, config.channel.model_dump_json(), config.reward.model_dump_json())
+    truth, unbalanced = _truth(experiment.config.model_dump_json(include=_WORLD))
     log_probs = experiment.policy.terminal_log_probs(experiment.channel)
     return Landscape(
         log_rewards=truth.log_rewards.numpy(),
@@ -84,11 +86,12 @@ def _landscape(experiment: Experiment) -> Landscape:
 
 
 @lru_cache(maxsize=8)
-def _truth(task_name: str, channel_json: str, reward_json: str) -> tuple[Truth, list[float] | None]:
+def _truth(world: str) -> tuple[Truth, list[float] | None]:
     """The truth that all runs of one task, channel and reward share, solved once."""
-    task = make_task(task_name)
-    channel = make_channel(ChannelConfig.model_validate_json(channel_json), task.num_tokens, task.length)
-    truth = Truth(task, channel, Reward(**RewardConfig.model_validate_json(reward_json).model_dump()))
+    config = Config.model_validate_json(world)
+    task = configured_task(config)
+    channel = make_channel(config.channel, task.num_tokens, task.length)
+    truth = Truth(task, channel, Reward(**config.reward.model_dump()))
     return truth, unbalanced_share(truth.log_rewards, channel, task.length)
 
 

@@ -16,7 +16,8 @@ from stochflow.errors import ConfigError
 from stochflow.files import write_atomically
 from stochflow.methods import METHODS
 from stochflow.runs import RunDirectory
-from stochflow.tasks import TASKS, make_task
+from stochflow.task_config import configured_task
+from stochflow.tasks import TASKS
 
 SPECIFICATION = "sweep.yaml"
 RUNS = "runs"
@@ -149,7 +150,6 @@ def store(path: Path, spec: SweepConfig) -> None:
 
 def _runs(spec: SweepConfig) -> Iterator[PlannedRun]:
     for task_name in spec.tasks:
-        task = make_task(task_name)
         for noise in spec.noise:
             for method in spec.methods:
                 layer = {
@@ -159,6 +159,7 @@ def _runs(spec: SweepConfig) -> Iterator[PlannedRun]:
                     "budget": {"trajectories": spec.trajectories},
                 }
                 config = api.resolve_config([spec.settings, layer])
+                task = configured_task(config)
                 make_channel(config.channel, task.num_tokens, task.length)
                 label = noise if config.channel.file is None else Path(config.channel.file).stem
                 for seed in range(spec.seeds):
