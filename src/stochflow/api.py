@@ -121,6 +121,7 @@ def train(
     oracle_calls: int | None = None,
     oracle_cache: str | Path | None = None,
     score_samples: bool = False,
+    constraints: Settings | None = None,
     method: str | None = None,
     noise: float | str | None = None,
     seed: int | None = None,
@@ -146,6 +147,8 @@ def train(
         oracle_calls: a budget too: how many different designs to pay for.
         oracle_cache: SQLite file of paid scores that runs may share; by default it lies in the run directory.
         score_samples: pay for the designs drawn at the end as well.
+        constraints: what designs must satisfy, as in the config: forbid, both_strands, gc, fixed, max_homopolymer,
+            symmetric.
         noise: slip α in [0, 1), "none", "dna-synthesis[:rate]", one α per position separated by commas, or the path
             of a CSV or YAML confusion matrix.
         trajectories, steps, minutes: the budget; at most one of them.
@@ -160,6 +163,8 @@ def train(
     """
     budget = {"trajectories": trajectories, "steps": steps, "minutes": minutes, "oracle_calls": oracle_calls}
     flags = _flags(task, method, noise, seed, device, budget)
+    if constraints:
+        flags["constraints"] = dict(constraints)
     function = None
     if oracle is not None:
         if task is not None:

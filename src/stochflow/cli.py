@@ -90,6 +90,11 @@ def train(
         Path | None, typer.Option(metavar="FILE", help="Paid scores to share between runs.  [default: in --out]")
     ] = None,
     score_samples: ScoreSamples = False,
+    forbid: Annotated[str | None, typer.Option(metavar="MOTIF,MOTIF", help="Motifs that must not occur.")] = None,
+    gc: Annotated[str | None, typer.Option(metavar="LOW:HIGH", help="Share of G and C, as in 0.4:0.6.")] = None,
+    fixed: Annotated[str | None, typer.Option(metavar="....ATG.", help="Fixed letters; a dot is any.")] = None,
+    max_homopolymer: Annotated[int | None, typer.Option(help="Longest run of one letter.")] = None,
+    symmetric: Annotated[bool, typer.Option("--symmetric", help="Only reverse-complement palindromes.")] = False,
     method: Annotated[str | None, typer.Option(help="Method; see `stochflow methods`.  [default: sgfn-kl]")] = None,
     noise: Annotated[str | None, typer.Option(help=NOISE_HELP + "  [default: 0.25]")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random generator.  [default: 0]")] = None,
@@ -105,6 +110,13 @@ def train(
     track: Track = None,
 ) -> None:
     """Train a sampler; Ctrl-C ends cleanly and keeps everything so far."""
+    constraints = {
+        "forbid": _list(forbid),
+        "gc": None if gc is None else _window(gc),
+        "fixed": fixed,
+        "max_homopolymer": max_homopolymer,
+        "symmetric": symmetric or None,
+    }
     with _progress_line() as listen:
         run = api.train(
             task,
@@ -114,6 +126,7 @@ def train(
             oracle_calls=oracle_calls,
             oracle_cache=oracle_cache,
             score_samples=score_samples,
+            constraints={name: value for name, value in constraints.items() if value is not None},
             method=method,
             noise=noise,
             seed=seed,
@@ -519,6 +532,14 @@ def _standing_table(standing: Standing, found: Comparison) -> Table:
 
 def _names(listed: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in listed.split(",") if name.strip())
+
+
+def _window(text: str) -> list[float]:
+    try:
+        low, high = (float(share) for share in text.split(":"))
+    except ValueError:
+        raise ConfigError(f"--gc takes LOW:HIGH, not '{text}'; for example --gc 0.4:0.6") from None
+    return [low, high]
 
 
 def _percents(listed: str) -> tuple[float, ...]:

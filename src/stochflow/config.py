@@ -213,6 +213,23 @@ class OptimiserConfig(Settings):
     replay_size: int = Field(_BATCHES_KEPT * 512, ge=1, le=2**26, description="Trajectories kept for replay.")
 
 
+class ConstraintConfig(Settings):
+    """What a design must satisfy; `.` stands for any letter, and nucleic acids have their ambiguity codes."""
+
+    forbid: list[str] = Field([], description="Motifs that must not occur.")
+    both_strands: bool = Field(False, description="Forbid their reverse complements as well.")
+    gc: list[float] | None = Field(None, description="Smallest and largest share of G and C.")
+    fixed: str | None = Field(None, description="One letter per position, for example ....ATG.")
+    max_homopolymer: int | None = Field(None, ge=1, description="Longest run of one letter.")
+    symmetric: bool = Field(False, description="Only sequences that equal their reverse complement.")
+
+    @model_validator(mode="after")
+    def _window(self) -> "ConstraintConfig":
+        if self.gc is not None and (len(self.gc) != 2 or not 0.0 <= self.gc[0] <= self.gc[1] <= 1.0):
+            raise ValueError("gc takes two shares between 0 and 1, the smaller first")
+        return self
+
+
 class OracleConfig(Settings):
     """A user's own function as the task (task oracle:package.module:function)."""
 
@@ -261,6 +278,7 @@ class Config(Settings):
     task: str = Field("tfbind8", description="Task name; `stochflow tasks` lists them.")
     method: str = Field("sgfn-kl", description="Method name; `stochflow methods` lists them.")
     seed: int = Field(0, ge=0, lt=2**31, description="Seed of every random generator.")
+    constraints: ConstraintConfig = Field(default_factory=ConstraintConfig)
     oracle: OracleConfig = Field(default_factory=OracleConfig)
     channel: ChannelConfig = Field(default_factory=ChannelConfig)
     reward: RewardConfig = Field(default_factory=RewardConfig)

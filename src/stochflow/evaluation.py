@@ -141,6 +141,7 @@ def design_metrics(sampled: Sampled, task: Task, config: EvaluationConfig, refer
     """Quality, diversity and novelty of a set of designs; quality among those with a score."""
     tokens = sampled.walk.outcomes
     scored = ~sampled.scores.isnan()
+    feasible = task.feasible(tokens)
     top_tokens, top_scores = designs.top_k(tokens[scored], sampled.scores[scored], TOP)
     threshold = task.mode_threshold if config.mode_threshold is None else config.mode_threshold
     return {
@@ -151,6 +152,7 @@ def design_metrics(sampled: Sampled, task: Task, config: EvaluationConfig, refer
         "unique_fraction": designs.unique_fraction(tokens),
         "novelty": None if reference is None else designs.novelty(tokens, reference),
         "scored_fraction": float(scored.double().mean()),
+        "feasible_fraction": None if feasible is None else float(feasible.double().mean()),
     }
 
 
@@ -171,7 +173,8 @@ def dynamics_metrics(
 
 
 def samples_frame(sampled: Sampled, task: Task, reward: Reward) -> pd.DataFrame:
-    """One row per design: what came, what was intended, score, log R and log P_π."""
+    """One row per design: what came, what was intended, score, log R and log P_π; under constraints, feasible too."""
+    feasible = task.feasible(sampled.walk.outcomes)
     return pd.DataFrame(
         {
             "sequence": task.alphabet.decode(sampled.walk.outcomes),
@@ -179,5 +182,6 @@ def samples_frame(sampled: Sampled, task: Task, reward: Reward) -> pd.DataFrame:
             "score": sampled.scores.numpy(),
             "log_reward": reward.log_reward(sampled.scores).numpy(),
             "log_prob": sampled.log_probs.numpy(),
+            **({} if feasible is None else {"feasible": feasible.numpy()}),
         }
     )

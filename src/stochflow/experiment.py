@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from stochflow.channel_config import make_channel
 from stochflow.channels import Channel
 from stochflow.config import Config, ModelConfig
+from stochflow.constraints import ConstrainedTask, PrefixMask
 from stochflow.errors import ConfigError, DataError
 from stochflow.evaluation import (
     Sampled,
@@ -102,6 +103,8 @@ def build(config: Config, network: FlowNetwork | None = None, function: Callable
     if network is None:
         network = make_network(config.model, task)
         network.initialise(generators["init"])
+    if isinstance(task, ConstrainedTask):
+        network.mask = PrefixMask(task.prefixes, channel)
     dynamics: DynamicsModel | KnownDynamics
     if config.dynamics.kind == "known":
         dynamics = KnownDynamics(channel, task.length)

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from stochflow.config import Config
+from stochflow.config import Config, ConstraintConfig
+from stochflow.constraints import ConstrainedTask
 from stochflow.oracles.task import PREFIX, OracleTask
 from stochflow.tasks import Task, make_task
 
@@ -15,5 +16,8 @@ def configured_task(config: Config, function: Callable[..., Any] | None = None) 
         function: the oracle itself, where it cannot be imported by its name.
     """
     if config.task.startswith(PREFIX):
-        return OracleTask(config.task.removeprefix(PREFIX), config.oracle, function)
-    return make_task(config.task)
+        task: Task = OracleTask(config.task.removeprefix(PREFIX), config.oracle, function)
+    else:
+        task = make_task(config.task)
+    unconstrained = config.constraints == ConstraintConfig()
+    return task if unconstrained else ConstrainedTask(task, config.constraints)

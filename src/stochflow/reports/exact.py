@@ -20,7 +20,7 @@ from stochflow.tasks import Reward
 
 _MAX_PREFIX_SOURCES = 256
 # the settings that decide what is true, whatever is learned
-_WORLD = {"task", "oracle", "channel", "reward"}
+_WORLD = {"task", "oracle", "constraints", "channel", "reward"}
 
 
 @dataclass(frozen=True)

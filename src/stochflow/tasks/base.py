@@ -75,6 +75,10 @@ class Task(ABC):
         """True where a score does not count as an oracle call of this run, [num_sequences]; nowhere by default."""
         return torch.zeros(len(tokens), dtype=torch.bool)
 
+    def feasible(self, tokens: Tensor) -> Tensor | None:
+        """True for sequences that satisfy all constraints, [num_sequences]; None for a task without any."""
+        return None
+
     def check(self) -> None:  # noqa: B027
         """Refuse what would fail at the first score, before a run is made; most tasks have nothing to fear."""
 
