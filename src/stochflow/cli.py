@@ -33,7 +33,7 @@ from stochflow.sweeps.compare import DEFAULT_OUT, Comparison
 from stochflow.sweeps.compare import compare as compare_methods
 from stochflow.sweeps.progress import Board
 from stochflow.sweeps.results import Standing
-from stochflow.tasks import TASKS, make_task
+from stochflow.tasks import TASKS, load_plugin, make_task, package_of, plugin_tasks
 
 app = typer.Typer(
     name="stochflow",
@@ -286,11 +286,21 @@ _OPTIMUM_COLUMNS = {"min_kl": 5, "min_tv": 4, "attainable_score": 4, "log_z_true
 
 @app.command()
 def tasks() -> None:
-    """List the tasks."""
-    table = Table("task", "alphabet", "length", "what it is")
+    """List the tasks, those of other packages too."""
+    table = Table("task", "alphabet", "length", "package", "what it is")
     for name in TASKS:
         found = make_task(name)
-        table.add_row(name, found.alphabet.letters, str(found.length), found.description)
+        table.add_row(name, found.alphabet.letters, str(found.length), "stochflow", found.description)
+    for name, point in plugin_tasks(TASKS).items():
+        try:
+            found = load_plugin(point)
+            cells = (name, found.alphabet.letters, str(found.length), package_of(point), found.description)
+        except ConfigError as error:
+            warnings.warn(str(error), stacklevel=1)
+        except AttributeError as error:
+            warnings.warn(f"the task '{name}' of the package {package_of(point)} is incomplete: {error}", stacklevel=1)
+        else:
+            table.add_row(*map(escape, cells))
     console.print(table)
 
 
