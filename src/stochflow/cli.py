@@ -294,13 +294,11 @@ def tasks() -> None:
     for name, point in plugin_tasks(TASKS).items():
         try:
             found = load_plugin(point)
-            cells = (name, found.alphabet.letters, str(found.length), package_of(point), found.description)
         except ConfigError as error:
             warnings.warn(str(error), stacklevel=1)
-        except AttributeError as error:
-            warnings.warn(f"the task '{name}' of the package {package_of(point)} is incomplete: {error}", stacklevel=1)
-        else:
-            table.add_row(*map(escape, cells))
+            continue
+        cells = (name, found.alphabet.letters, str(found.length), package_of(point), found.description)
+        table.add_row(*map(escape, cells))
     console.print(table)
 
 

@@ -83,7 +83,7 @@ def test_a_name_of_this_package_cannot_be_taken(package: Path) -> None:
     assert "tfbind8" not in plugin_tasks(TASKS)
 
 
-@pytest.mark.parametrize("name", ["no-task", "broken", "absent"])
+@pytest.mark.parametrize("name", ["no-task", "broken", "absent", "bare"])
 def test_a_broken_task_is_refused_with_its_package(package: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="of the package tiny-tasks cannot be used"):
         make_task(name)

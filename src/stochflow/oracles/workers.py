@@ -14,6 +14,8 @@ from stochflow.oracles.worker import Function
 
 Reply = dict[str, Any]
 
+_START_LIMIT = 600.0
+
 
 class Asker(Protocol):
     """Takes designs to the function, one batch at a time."""
@@ -64,7 +66,8 @@ class Process:
             text=True,
             encoding="utf-8",
         )
-        reply = self._exchange({"path": [os.getcwd(), *sys.path], "function": self._name})
+        # imports may take their time: the limit of a call is not for them
+        reply = self._exchange({"path": [os.getcwd(), *sys.path], "function": self._name}, _START_LIMIT)
         reason = reply.get("refused", reply.get("problem"))
         if reason is not None:
             self.close()
@@ -72,7 +75,7 @@ class Process:
 
     def ask(self, designs: list[str]) -> Reply:
         self.start()
-        return self._exchange(designs)
+        return self._exchange(designs, self._timeout)
 
     def close(self) -> None:
         process, self._process = self._process, None
@@ -85,7 +88,7 @@ class Process:
                 with contextlib.suppress(OSError):  # what was still to be written is of no use any more
                     stream.close()
 
-    def _exchange(self, message: object) -> Reply:
+    def _exchange(self, message: object, timeout: float | None) -> Reply:
         process = self._process
         assert process is not None
         assert process.stdin is not None
@@ -96,7 +99,7 @@ class Process:
             late.set()
             process.kill()
 
-        timer = threading.Timer(self._timeout, give_up) if self._timeout is not None else None
+        timer = threading.Timer(timeout, give_up) if timeout is not None else None
         if timer is not None:
             timer.start()
         try:
@@ -114,5 +117,5 @@ class Process:
         code = process.wait()
         self.close()
         if late.is_set():
-            return {"problem": f"it gave no answer within {self._timeout:g} s"}
+            return {"problem": f"it gave no answer within {timeout:g} s"}
         return {"problem": f"its process ended with exit code {code}"}

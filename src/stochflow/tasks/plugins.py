@@ -31,9 +31,11 @@ def load_plugin(point: EntryPoint) -> Task:
             f"the task '{point.name}' of the package {package_of(point)} cannot be used ({reason}); "
             "update or uninstall that package"
         ) from None
-    if not isinstance(task, Task):
+    missing = [name for name in Task.__annotations__ if not hasattr(task, name)]
+    if not isinstance(task, Task) or missing:
+        what = f"without {', '.join(missing)}" if isinstance(task, Task) else "which is no stochflow Task"
         raise ConfigError(
             f"the task '{point.name}' of the package {package_of(point)} cannot be used: {point.value} returned "
-            f"{type(task).__name__}, not a stochflow Task; update or uninstall that package"
+            f"{type(task).__name__}, {what}; update or uninstall that package"
         )
     return task
