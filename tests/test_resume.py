@@ -153,7 +153,7 @@ def test_a_larger_budget_goes_on_where_the_run_ended(copy: Path) -> None:
 
 def test_a_budget_of_another_kind_replaces_the_old_one(copy: Path) -> None:
     run = stochflow.train(out=copy, resume=True, trajectories=16 * STEPS + 1)
-    assert run.config.budget.model_dump() == {"trajectories": 16 * STEPS + 1, "steps": None, "minutes": None}
+    assert run.config.budget.model_dump(exclude_none=True) == {"trajectories": 16 * STEPS + 1}
     assert run.summary.trajectories == 16 * STEPS + 1
 
 

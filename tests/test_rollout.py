@@ -31,6 +31,9 @@ class Always:
         self.log_probs = policy.clamp_min(1e-30).log().expand(batch_size, -1)
         self.seen: list[Tensor] = []
 
+    def allowed(self) -> None:
+        return None
+
     def log_policy(self) -> Tensor:
         return self.log_probs
 

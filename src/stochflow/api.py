@@ -19,6 +19,7 @@ from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary, Truth, draw, samples_frame
 from stochflow.experiment import restore
 from stochflow.methods import method_settings
+from stochflow.oracles.task import PREFIX, function_name
 from stochflow.reports.page import write_report
 from stochflow.runs import TABLE, RunDirectory, check_free
 from stochflow.seeding import Generators
@@ -27,6 +28,7 @@ from stochflow.tasks import TABLE_TASK, Reward
 from stochflow.trackers import Tracking
 
 Settings = Mapping[str, Any]
+Function = Callable[[list[str]], Any]
 # what may differ when a run is continued: how long, where and how it is watched, but not what is learned
 _FREE_ON_RESUME = {"budget", "device", "threads", "evaluation", "checkpoint_every"}
 _CHUNK = 4096
@@ -57,7 +59,13 @@ class Run:
         return self.directory.metrics()
 
     def sample(
-        self, n: int = 1000, *, unique: bool = False, noise: float | str | None = None, seed: int | None = None
+        self,
+        n: int = 1000,
+        *,
+        unique: bool = False,
+        noise: float | str | None = None,
+        seed: int | None = None,
+        score_samples: bool = False,
     ) -> pd.DataFrame:
         """Designs from the trained policy: sequence, intended, score, log_reward, log_prob.
 
@@ -65,6 +73,7 @@ class Run:
             unique: draw until there are n different sequences, or until fewer than 1 in 200 draws is new.
             noise: another channel than the one of training, as for `train`.
             seed: draws differ by seed; the run's own by default.
+            score_samples: ask the oracle for scores that were never paid for; without it they are NaN.
         """
         if n < 1:
             raise ConfigError(f"cannot draw {n} designs; give a number of at least 1")
@@ -74,10 +83,10 @@ class Run:
         reward = experiment.trainer.learner.reward
         generator = Generators(config.seed if seed is None else seed)["evaluation"]
         designs = pd.DataFrame()
-        with experiments.torch_threads(config.threads):
+        with experiments.torch_threads(config.threads), contextlib.closing(experiment.task):
             while len(designs) < n:
                 size = _CHUNK if unique else min(_CHUNK, n - len(designs))
-                sampled = draw(experiment.policy, experiment.task, channel, size, generator)
+                sampled = draw(experiment.policy, experiment.task, channel, size, generator, score_samples)
                 before = len(designs)
                 designs = pd.concat([designs, samples_frame(sampled, experiment.task, reward)], ignore_index=True)
                 if unique:
@@ -86,12 +95,16 @@ class Run:
                         break
         return designs.head(n)
 
-    def evaluate(self, *, noise: float | str | None = None) -> Summary:
-        """Every metric again from the checkpoint, under the training channel or another."""
+    def evaluate(self, *, noise: float | str | None = None, score_samples: bool = False) -> Summary:
+        """Every metric again from the checkpoint, under the training channel or another.
+
+        Args:
+            score_samples: ask the oracle for scores that were never paid for.
+        """
         experiment = self.experiment()
         channel = None if noise is None else _channel(experiment.config, noise)
-        with experiments.torch_threads(experiment.config.threads):
-            return experiments.summarise(experiment, channel)[0]
+        with experiments.torch_threads(experiment.config.threads), contextlib.closing(experiment.task):
+            return experiments.summarise(experiment, channel, score_samples)[0]
 
     def experiment(self) -> experiments.Experiment:
         """The parts of the run as its newest checkpoint left them."""
@@ -103,6 +116,13 @@ class Run:
 def train(
     task: str | None = None,
     *,
+    oracle: str | Function | None = None,
+    length: int | None = None,
+    alphabet: str | None = None,
+    oracle_calls: int | None = None,
+    oracle_cache: str | Path | None = None,
+    score_samples: bool = False,
+    constraints: Settings | None = None,
     method: str | None = None,
     noise: float | str | None = None,
     seed: int | None = None,
@@ -113,7 +133,6 @@ def train(
     sequence_column: str | None = None,
     score_column: str | None = None,
     variance_column: str | None = None,
-    alphabet: str | None = None,
     reward_noise: str | None = None,
     config: str | Path | Settings | None = None,
     settings: Sequence[str] = (),
@@ -128,13 +147,22 @@ def train(
     """Train a sampler and return its run. Defaults: tfbind8, sgfn-kl, noise 0.25, seed 0, 32,000 trajectories.
 
     Args:
+        oracle: "package.module:function" or the function itself, in the place of a task: it takes a list of strings
+            and returns as many numbers that are not negative.
+        length: letters of a design of the oracle.
+        alphabet: of the oracle or the table: "dna", "rna", "protein", or the letters; a table has the first that fits
+            by default.
+        oracle_calls: a budget too: how many different designs, or noisy measurements, to pay for.
+        oracle_cache: SQLite file of paid scores that runs may share; by default it lies in the run directory.
+        score_samples: pay for the designs drawn at the end as well.
+        constraints: what designs must satisfy, as in the config: forbid, both_strands, gc, fixed, max_homopolymer,
+            symmetric.
         noise: slip α in [0, 1), "none", "dna-synthesis[:rate]", one α per position separated by commas, or the path
             of a CSV or YAML confusion matrix.
         trajectories, steps, minutes: the budget; at most one of them.
         table: a CSV or TSV file of sequences and scores instead of a task; see docs/your-own-task.md.
         sequence_column, score_column, variance_column: its columns; several score columns, separated by commas, are
             replicates.
-        alphabet: "dna", "rna", "protein", or the letters; the first of them that fits by default.
         reward_noise: "none", "replicate", "gaussian" (the table's variances) or "gaussian:σ".
         config: a YAML file or a dictionary of settings; `settings` and the arguments here go over it.
         settings: assignments like "reward.beta=3".
@@ -145,28 +173,45 @@ def train(
         listen: called after every training step with its record and the share of the budget spent.
         stop: asked before every training step; True ends the run as Ctrl-C does.
     """
-    budget = {"trajectories": trajectories, "steps": steps, "minutes": minutes}
+    layers = [_config_layer(config), *(parse_assignment(text) for text in settings)]
+    by_table = table is not None or any(_names_table(layer) for layer in layers)
+    budget = {"trajectories": trajectories, "steps": steps, "minutes": minutes, "oracle_calls": oracle_calls}
     columns = {
         "file": None if table is None else str(table),
         "sequence_column": sequence_column,
         "score_column": score_column,
         "variance_column": variance_column,
-        "alphabet": alphabet,
+        "alphabet": alphabet if by_table else None,
+    }
+    about_oracle = {
+        "length": length,
+        "alphabet": None if by_table else alphabet,
+        "cache": None if oracle_cache is None else str(Path(oracle_cache).resolve()),
+        "score_samples": score_samples or None,
     }
     flags = _flags(task, method, noise, seed, device, budget) | _table_flags(task, columns, reward_noise)
-    layers = [_config_layer(config), *(parse_assignment(text) for text in settings), flags]
+    flags["oracle"] = {name: value for name, value in about_oracle.items() if value is not None}
+    if constraints:
+        flags["constraints"] = dict(constraints)
+    function = None
+    if oracle is not None:
+        if task is not None:
+            raise ConfigError(f"--oracle takes the place of a task; leave out '{task}'")
+        flags["task"], function = _oracle_task(oracle)
+    layers.append(flags)
     if resume and overwrite:
         raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
     tracking = Tracking(track)
     if resume:
-        directory, experiment = _reopen(Path(out) if out else None, layers)
+        directory, experiment = _reopen(Path(out) if out else None, layers, function)
     else:
         resolved = resolve_config(layers)
         path = Path(out) if out else default_path(resolved)
         check_free(path, overwrite)
         resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
         resolved, own_table = with_table_pinned(resolved)
-        experiment = experiments.build(resolved)
+        experiment = experiments.build(resolved, function=function)
+        experiment.task.check()
         _warn_of_gaps(experiment)
         if own_table is None:
             directory = RunDirectory.create(path, resolved, overwrite)
@@ -174,6 +219,7 @@ def train(
             copied = copied_table(resolved.table, own_table, TABLE)
             stored = resolved.model_copy(update={"table": copied})
             directory = RunDirectory.create(path, stored, overwrite, own_table.text)
+        experiment.task.open(directory.path)
     tracking.start(experiment.config, directory.path, experiment.trainer.step if resume else None)
     try:
         with stop_signal() as signalled:
@@ -195,9 +241,9 @@ def sample(run: str | Path | Run, n: int = 1000, **options: Any) -> pd.DataFrame
     return load(run).sample(n, **options)
 
 
-def evaluate(run: str | Path | Run, *, noise: float | str | None = None) -> Summary:
+def evaluate(run: str | Path | Run, *, noise: float | str | None = None, score_samples: bool = False) -> Summary:
     """Every metric of a run, recomputed from its checkpoint; see `Run.evaluate`."""
-    return load(run).evaluate(noise=noise)
+    return load(run).evaluate(noise=noise, score_samples=score_samples)
 
 
 def exact(
@@ -256,8 +302,8 @@ def default_path(config: Config) -> Path:
     else:
         noise = f"{channel.kind.removeprefix('uniform-slip')}-{channel.noise}"
     text = re.sub(r"[^\w.]+", "-", noise).strip("-")
-    task = config.task.replace(":", "-") if config.table.file is None else table_name(config.table)
-    task = re.sub(r"[^\w.-]+", "-", task)
+    task = config.task if config.table.file is None else table_name(config.table)
+    task = re.sub(r"[^\w.]+", "-", task)
     return Path("runs") / f"{task}-{config.method}-{text}-seed{config.seed}"
 
 
@@ -283,7 +329,9 @@ def stop_signal() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def _reopen(path: Path | None, layers: list[dict[str, Any]]) -> tuple[RunDirectory, experiments.Experiment]:
+def _reopen(
+    path: Path | None, layers: list[dict[str, Any]], function: Function | None
+) -> tuple[RunDirectory, experiments.Experiment]:
     directory = RunDirectory.open(path or default_path(resolve_config(layers)))
     stored = directory.config()
     wanted, _ = with_table_pinned(resolve([stored.model_dump(mode="json"), *layers]))
@@ -294,7 +342,8 @@ def _reopen(path: Path | None, layers: list[dict[str, Any]]) -> tuple[RunDirecto
                 "or choose another --out"
             )
     wanted = wanted.model_copy(update={"table": stored.table})
-    experiment = restore(directory, wanted)
+    experiment = restore(directory, wanted, function)
+    experiment.task.check()
     directory.rewrite_config(wanted)
     directory.rewind_metrics(experiment.trainer.step)
     return directory, experiment
@@ -327,6 +376,11 @@ def _table_flags(task: str | None, columns: Mapping[str, str | None], reward_noi
     return flags
 
 
+def _names_table(layer: Settings) -> bool:
+    """True when settings name a table's file; whether they are valid is found out later."""
+    return isinstance(layer.get("table"), Mapping) and layer["table"].get("file") is not None
+
+
 def _warn_of_gaps(experiment: experiments.Experiment) -> None:
     """Say so when a table knows next to nothing of what can be made: the rest has the floor reward."""
     task = experiment.task
@@ -336,6 +390,14 @@ def _warn_of_gaps(experiment: experiments.Experiment) -> None:
             "the floor reward, so the sampler can only find what it happens to meet",
             stacklevel=3,
         )
+
+
+def _oracle_task(oracle: str | Function) -> tuple[str, Function | None]:
+    """The task's name, and the function where no other process can import it."""
+    if isinstance(oracle, str):
+        return PREFIX + oracle, None
+    name, importable = function_name(oracle)
+    return PREFIX + name, None if importable else oracle
 
 
 def _whole_channel(noise: float | str) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from stochflow.sweeps.compare import DEFAULT_OUT, Comparison
 from stochflow.sweeps.compare import compare as compare_methods
 from stochflow.sweeps.progress import Board
 from stochflow.sweeps.results import Standing
-from stochflow.tasks import TASKS, make_task
+from stochflow.tasks import TASKS, Task, load_plugin, make_task, other_tasks, package_of
 
 app = typer.Typer(
     name="stochflow",
@@ -64,6 +64,9 @@ RewardNoise = Annotated[
     str | None,
     typer.Option(help="Noise of a measurement: none, replicate, gaussian (by the table) or gaussian:0.1."),
 ]
+ScoreSamples = Annotated[
+    bool, typer.Option("--score-samples", help="Ask the oracle also for drawn designs that were never paid for.")
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 
 
@@ -82,6 +85,24 @@ def root(
 @app.command()
 def train(
     task: Annotated[str | None, typer.Argument(help="Task name; see `stochflow tasks`.  [default: tfbind8]")] = None,
+    oracle: Annotated[
+        str | None, typer.Option(metavar="PACKAGE.MODULE:FUNCTION", help="Your own score function instead of a task.")
+    ] = None,
+    length: Annotated[int | None, typer.Option(help="Letters of a design of the oracle.")] = None,
+    alphabet: Annotated[
+        str | None,
+        typer.Option(help="dna, rna, protein, or the letters of --oracle or --table.  [default: that of the table]"),
+    ] = None,
+    oracle_calls: Annotated[int | None, typer.Option(help="Budget in different designs to pay for.")] = None,
+    oracle_cache: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Paid scores to share between runs.  [default: in --out]")
+    ] = None,
+    score_samples: ScoreSamples = False,
+    forbid: Annotated[str | None, typer.Option(metavar="MOTIF,MOTIF", help="Motifs that must not occur.")] = None,
+    gc: Annotated[str | None, typer.Option(metavar="LOW:HIGH", help="Share of G and C, as in 0.4:0.6.")] = None,
+    fixed: Annotated[str | None, typer.Option(metavar="....ATG.", help="Fixed letters; a dot is any.")] = None,
+    max_homopolymer: Annotated[int | None, typer.Option(help="Longest run of one letter.")] = None,
+    symmetric: Annotated[bool, typer.Option("--symmetric", help="Only reverse-complement palindromes.")] = False,
     method: Annotated[str | None, typer.Option(help="Method; see `stochflow methods`.  [default: sgfn-kl]")] = None,
     noise: Annotated[str | None, typer.Option(help=NOISE_HELP + "  [default: 0.25]")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random generator.  [default: 0]")] = None,
@@ -98,9 +119,6 @@ def train(
         str | None, typer.Option(help="Column of the scores; a,b are replicates.  [default: score]")
     ] = None,
     variance_column: Annotated[str | None, typer.Option(help="Column of the variance of a measurement.")] = None,
-    alphabet: Annotated[
-        str | None, typer.Option(help="dna, rna, protein, or the letters of --table.  [default: auto]")
-    ] = None,
     reward_noise: RewardNoise = None,
     config: ConfigFile = None,
     assignments: Assignments = None,
@@ -111,9 +129,23 @@ def train(
     track: Track = None,
 ) -> None:
     """Train a sampler; Ctrl-C ends cleanly and keeps everything so far."""
+    constraints = {
+        "forbid": _list(forbid),
+        "gc": None if gc is None else _window(gc),
+        "fixed": fixed,
+        "max_homopolymer": max_homopolymer,
+        "symmetric": symmetric or None,
+    }
     with _progress_line() as listen:
         run = api.train(
             task,
+            oracle=oracle,
+            length=length,
+            alphabet=alphabet,
+            oracle_calls=oracle_calls,
+            oracle_cache=oracle_cache,
+            score_samples=score_samples,
+            constraints={name: value for name, value in constraints.items() if value is not None},
             method=method,
             noise=noise,
             seed=seed,
@@ -124,7 +156,6 @@ def train(
             sequence_column=sequence_column,
             score_column=score_column,
             variance_column=variance_column,
-            alphabet=alphabet,
             reward_noise=reward_noise,
             config=config,
             settings=assignments or (),
@@ -136,6 +167,7 @@ def train(
             listen=listen,
         )
     _print_summary(run.summary)
+    _say_unscored(run.summary.scored_fraction)
     if run.summary.status == "interrupted":
         messages.print(
             f"Stopped early; continue with `stochflow train --resume --out {escape(str(run.path))}`.", highlight=False
@@ -211,13 +243,15 @@ def sample(
     unique: Annotated[bool, typer.Option("--unique", help="Only different sequences.")] = False,
     noise: Noise = None,
     seed: Annotated[int | None, typer.Option(help="Another seed gives other designs.")] = None,
+    score_samples: ScoreSamples = False,
     out: Annotated[Path | None, typer.Option(help="File to write; standard output by default.")] = None,
 ) -> None:
     """Draw designs from a trained run."""
-    frame = api.sample(run, n, unique=unique, noise=noise, seed=seed)
+    frame = api.sample(run, n, unique=unique, noise=noise, seed=seed, score_samples=score_samples)
     text = format_samples(frame, style)
     if len(frame) < n:
         messages.print(f"Only {len(frame)} different designs were found in many draws.", highlight=False)
+    _say_unscored(float(frame["score"].notna().mean()))
     if out is None:
         print(text, end="")
         return
@@ -228,9 +262,10 @@ def sample(
 
 
 @app.command()
-def evaluate(run: RunPath, noise: Noise = None, as_json: AsJson = False) -> None:
+def evaluate(run: RunPath, noise: Noise = None, score_samples: ScoreSamples = False, as_json: AsJson = False) -> None:
     """Recompute every metric of a run from its checkpoint."""
-    summary = api.evaluate(run, noise=noise)
+    summary = api.evaluate(run, noise=noise, score_samples=score_samples)
+    _say_unscored(summary.scored_fraction)
     if as_json:
         print(summary.model_dump_json(indent=2))
     else:
@@ -276,7 +311,7 @@ _OPTIMUM_COLUMNS = {"min_kl": 5, "min_tv": 4, "attainable_score": 4, "log_z_true
 
 @app.command()
 def tasks() -> None:
-    """List the tasks."""
+    """List the tasks, those of other packages too."""
     table = Table(
         Column("task", no_wrap=True),
         "alphabet",
@@ -287,12 +322,19 @@ def tasks() -> None:
     )
     for name in TASKS:
         found = make_task(name)
-        share = "–" if found.num_measured is None else f"{found.num_measured / found.size:.1%}"
-        letters = found.alphabet.letters if found.num_tokens <= _FEW_LETTERS else f"{found.num_tokens} letters"
-        size = f"{found.num_tokens}^{found.length}"
-        table.add_row(name, escape(letters), size, share, found.source, escape(found.description))
+        table.add_row(name, *_task_cells(found, found.source))
+    for name, point in other_tasks().items():
+        try:
+            found = load_plugin(point)
+        except ConfigError as error:
+            warnings.warn(str(error), stacklevel=1)
+            continue
+        table.add_row(escape(name), *_task_cells(found, package_of(point)))
     console.print(table)
-    console.print("What was not measured scores 0. Your own: `stochflow train --table FILE`.", highlight=False)
+    console.print(
+        "What was not measured scores 0. Your own: `stochflow train --table FILE` or `--oracle MODULE:FUNCTION`.",
+        highlight=False,
+    )
 
 
 @app.command()
@@ -473,6 +515,14 @@ def _progress_line() -> Iterator[Any]:
             progress.stop()
 
 
+def _task_cells(task: Task, source: str) -> tuple[str, ...]:
+    """A task's row after its name, for rich."""
+    letters = task.alphabet.letters if task.num_tokens <= _FEW_LETTERS else f"{task.num_tokens} letters"
+    share = "–" if task.num_measured is None else f"{task.num_measured / task.size:.1%}"
+    size = f"{task.num_tokens}^{task.length}"
+    return escape(letters), size, share, escape(source), escape(task.description)
+
+
 def _list(text: str | None) -> list[str] | None:
     return None if text is None else list(_names(text))
 
@@ -536,11 +586,29 @@ def _names(listed: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in listed.split(",") if name.strip())
 
 
+def _window(text: str) -> list[float]:
+    try:
+        low, high = (float(share) for share in text.split(":"))
+    except ValueError:
+        raise ConfigError(f"--gc takes LOW:HIGH, not '{text}'; for example --gc 0.4:0.6") from None
+    return [low, high]
+
+
 def _percents(listed: str) -> tuple[float, ...]:
     try:
         return tuple(float(percent) for percent in _names(listed))
     except ValueError:
         raise ConfigError(f"--level {listed} is no list of per cents; write for example 80,95") from None
+
+
+def _say_unscored(scored: float) -> None:
+    if scored < 1.0:
+        messages.print(
+            f"{1.0 - scored:.1%} of the drawn designs were never paid for and have no score (NaN); "
+            "--score-samples asks the oracle for them.",
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _print_summary(summary: Summary) -> None:

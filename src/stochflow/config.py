@@ -233,17 +233,50 @@ class OptimiserConfig(Settings):
     replay_size: int = Field(_BATCHES_KEPT * 512, ge=1, le=2**26, description="Trajectories kept for replay.")
 
 
+class ConstraintConfig(Settings):
+    """What a design must satisfy; `.` stands for any letter, and nucleic acids have their ambiguity codes."""
+
+    forbid: list[str] = Field([], description="Motifs that must not occur.")
+    both_strands: bool = Field(False, description="Forbid their reverse complements as well.")
+    gc: list[float] | None = Field(None, description="Smallest and largest share of G and C.")
+    fixed: str | None = Field(None, description="One letter per position, for example ....ATG.")
+    max_homopolymer: int | None = Field(None, ge=1, description="Longest run of one letter.")
+    symmetric: bool = Field(False, description="Only sequences that equal their reverse complement.")
+
+    @model_validator(mode="after")
+    def _window(self) -> "ConstraintConfig":
+        if self.gc is not None and (len(self.gc) != 2 or not 0.0 <= self.gc[0] <= self.gc[1] <= 1.0):
+            raise ValueError("gc takes two shares between 0 and 1, the smaller first")
+        return self
+
+
+class OracleConfig(Settings):
+    """A user's own function as the task (task oracle:package.module:function)."""
+
+    length: int | None = Field(None, ge=1, le=4096, description="Letters of a design.")
+    alphabet: str | None = Field(None, description="dna, rna, protein, or the letters themselves.")
+    batch_size: int = Field(64, ge=1, le=2**20, description="Most designs per call.")
+    workers: int = Field(1, ge=1, le=1024, description="Processes that call the function at the same time.")
+    timeout: float | None = Field(600.0, gt=0, le=10**6, description="Seconds that a call may take; null waits on.")
+    retries: int = Field(2, ge=0, le=100, description="How often a call that failed is made again.")
+    backoff: float = Field(1.0, ge=0, le=3600, description="Seconds before the first retry, doubled for each further.")
+    cache: str | None = Field(None, description="SQLite file of paid scores to share; null: in the run directory.")
+    score_samples: bool = Field(False, description="Also pay for the designs drawn at the end.")
+
+
 class BudgetConfig(Settings):
-    """When to stop; exactly one of the three."""
+    """When to stop; exactly one of the four."""
 
     trajectories: int | None = Field(None, ge=1, le=MOST, description="Trajectories to sample.")
     steps: int | None = Field(None, ge=1, le=MOST, description="Training steps to take.")
     minutes: float | None = Field(None, gt=0, description="Minutes of training.")
+    oracle_calls: int | None = Field(None, ge=1, description="Different designs to pay for.")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "BudgetConfig":
-        if sum(value is not None for value in (self.trajectories, self.steps, self.minutes)) != 1:
-            raise ValueError("give exactly one of trajectories, steps and minutes")
+        limits = (self.trajectories, self.steps, self.minutes, self.oracle_calls)
+        if sum(value is not None for value in limits) != 1:
+            raise ValueError("give exactly one of trajectories, steps, minutes and oracle_calls")
         return self
 
 
@@ -269,6 +302,8 @@ class Config(Settings):
     reward_noise: str = Field(
         "none", description="Noise of a measurement: none, replicate, gaussian (variances of the table), gaussian:0.1."
     )
+    constraints: ConstraintConfig = Field(default_factory=ConstraintConfig)
+    oracle: OracleConfig = Field(default_factory=OracleConfig)
     channel: ChannelConfig = Field(default_factory=ChannelConfig)
     reward: RewardConfig = Field(default_factory=RewardConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)

@@ -46,9 +46,9 @@ class Summary(BaseModel):
     regret: float | None
     tv: float | None
     min_tv: float | None
-    mean_score: float
+    mean_score: float | None
     attainable_score: float | None
-    top100_mean: float
+    top100_mean: float | None
     top100_hamming: float
     num_modes: Count
     log_z: float
@@ -59,6 +59,8 @@ class Summary(BaseModel):
     top100_edit: float
     unique_fraction: float
     novelty: float | None
+    scored_fraction: float = 1.0
+    feasible_fraction: float | None = None
     status: str
     reward_noise: str = "none"
     reward_mean: str | None = None
@@ -109,7 +111,7 @@ class Sampled:
 
     Attributes:
         walk: what was intended and what came.
-        scores: score of each design, float64, [num].
+        scores: score of each design, NaN where it was never paid for, float64, [num].
         log_probs: exact log P_π(x) under the true channel, [num].
     """
 
@@ -119,27 +121,41 @@ class Sampled:
 
 
 @torch.no_grad()
-def draw(policy: Policy | FlowNetwork, task: Task, channel: Channel, num: int, generator: torch.Generator) -> Sampled:
-    """Designs from the policy itself, through the channel."""
+def draw(
+    policy: Policy | FlowNetwork,
+    task: Task,
+    channel: Channel,
+    num: int,
+    generator: torch.Generator,
+    pay: bool = False,
+) -> Sampled:
+    """Designs from the policy itself, through the channel; scores that cost something only with `pay`."""
     policy = as_policy(policy)
     streams = {"policy": generator, "channel": generator}
     walk = rollout(policy.sampler(num, generator), channel, (num, task.length), streams)
-    scores = checked_scores(task.score(walk.outcomes), num)
+    known = torch.ones(num, dtype=torch.bool) if pay else task.known(walk.outcomes)
+    scores = torch.full((num,), torch.nan, dtype=torch.float64)
+    if bool(known.any()):
+        scores[known] = checked_scores(task.score(walk.outcomes[known]), int(known.sum()))
     return Sampled(walk, scores, policy.log_probs(walk.outcomes, channel))
 
 
 def design_metrics(sampled: Sampled, task: Task, config: EvaluationConfig, reference: Tensor | None) -> dict[str, Any]:
-    """Quality, diversity and novelty of a set of designs."""
+    """Quality, diversity and novelty of a set of designs; quality among those with a score."""
     tokens = sampled.walk.outcomes
-    top_tokens, top_scores = designs.top_k(tokens, sampled.scores, TOP)
+    scored = ~sampled.scores.isnan()
+    feasible = task.feasible(tokens)
+    top_tokens, top_scores = designs.top_k(tokens[scored], sampled.scores[scored], TOP)
     threshold = task.mode_threshold if config.mode_threshold is None else config.mode_threshold
     return {
-        "top100_mean": float(top_scores.mean()),
+        "top100_mean": float(top_scores.mean()) if len(top_scores) else None,
         "top100_hamming": designs.mean_pairwise_hamming(top_tokens),
         "top100_edit": designs.mean_pairwise_edit(top_tokens),
-        "num_modes": designs.num_modes(tokens, sampled.scores, threshold, config.mode_distance),
+        "num_modes": designs.num_modes(tokens[scored], sampled.scores[scored], threshold, config.mode_distance),
         "unique_fraction": designs.unique_fraction(tokens),
         "novelty": None if reference is None else designs.novelty(tokens, reference),
+        "scored_fraction": float(scored.double().mean()),
+        "feasible_fraction": None if feasible is None else float(feasible.double().mean()),
     }
 
 
@@ -160,7 +176,8 @@ def dynamics_metrics(
 
 
 def samples_frame(sampled: Sampled, task: Task, reward: Reward) -> pd.DataFrame:
-    """One row per design: what came, what was intended, score, log R and log P_π."""
+    """One row per design: what came, what was intended, score, log R and log P_π; under constraints, feasible too."""
+    feasible = task.feasible(sampled.walk.outcomes)
     return pd.DataFrame(
         {
             "sequence": task.alphabet.decode(sampled.walk.outcomes),
@@ -168,5 +185,6 @@ def samples_frame(sampled: Sampled, task: Task, reward: Reward) -> pd.DataFrame:
             "score": sampled.scores.numpy(),
             "log_reward": task.log_reward(sampled.walk.outcomes, sampled.scores, reward).numpy(),
             "log_prob": sampled.log_probs.numpy(),
+            **({} if feasible is None else {"feasible": feasible.numpy()}),
         }
     )

@@ -1,10 +1,12 @@
 """Builds a whole run from a config, and runs it. The only file that names concrete classes."""
 
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from threadpoolctl import threadpool_limits
@@ -12,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from stochflow.channel_config import make_channel
 from stochflow.channels import Channel
 from stochflow.config import Config, ModelConfig
+from stochflow.constraints import ConstrainedTask, PrefixMask
 from stochflow.errors import ConfigError, DataError
 from stochflow.evaluation import (
     Sampled,
@@ -46,7 +49,7 @@ from stochflow.seeding import Generators
 from stochflow.sequences import read_sequences
 from stochflow.task_config import configured_task
 from stochflow.tasks import Reward, Task
-from stochflow.trainer import Record, Trainer
+from stochflow.trainer import MAX_IDLE_STEPS, Record, Trainer
 
 Listener = Callable[[Record, float], None]
 
@@ -87,9 +90,13 @@ class Experiment:
         return self.trainer.objective.policy()
 
 
-def build(config: Config, network: FlowNetwork | None = None) -> Experiment:
-    """Everything a config asks for, freshly initialised, or with a network that was trained before."""
-    task = configured_task(config)
+def build(config: Config, network: FlowNetwork | None = None, function: Callable[..., Any] | None = None) -> Experiment:
+    """Everything a config asks for, freshly initialised, or with a network that was trained before.
+
+    Args:
+        function: the oracle itself, where it cannot be imported by its name.
+    """
+    task = configured_task(config, function)
     channel = make_channel(config.channel, task.num_tokens, task.length)
     reward = Reward(**config.reward.model_dump())
     device = choose_device(config.device)
@@ -97,6 +104,8 @@ def build(config: Config, network: FlowNetwork | None = None) -> Experiment:
     if network is None:
         network = make_network(config.model, task)
         network.initialise(generators["init"])
+    if isinstance(task, ConstrainedTask):
+        network.mask = PrefixMask(task.prefixes, channel)
     dynamics: DynamicsModel | KnownDynamics
     if config.dynamics.kind == "known":
         dynamics = KnownDynamics(channel, task.length)
@@ -114,16 +123,17 @@ def build(config: Config, network: FlowNetwork | None = None) -> Experiment:
     )
     # how a measurement comes out is the world's doing, like the outcome of a step
     oracle = partial(task.measure, generator=generators["channel"])
-    trainer = Trainer(learner, make_objective(learner), channel, oracle)
+    trainer = Trainer(learner, make_objective(learner), channel, oracle, task.free)
     truth = Truth(task, channel, reward) if task.enumerable else None
     known = config.evaluation.reference
     reference = None if known is None else reference_tokens(Path(known), task)
     return Experiment(config, task, channel, truth, trainer, reference)
 
 
-def restore(directory: RunDirectory, config: Config) -> Experiment:
+def restore(directory: RunDirectory, config: Config, function: Callable[..., Any] | None = None) -> Experiment:
     """The experiment of a run directory in the state of its newest checkpoint."""
-    experiment = build(config)
+    experiment = build(config, function=function)
+    experiment.task.open(directory.path)
     state = directory.load_checkpoint()
     try:
         experiment.trainer.load_state_dict(state)
@@ -156,7 +166,7 @@ def make_objective(learner: Learner) -> Objective:
 def run(experiment: Experiment, directory: RunDirectory, listen: Listener, stop: Callable[[], bool]) -> None:
     """Train to the end of the budget or until asked to stop, keeping what was learned along the way."""
     config, trainer = experiment.config, experiment.trainer
-    with torch_threads(config.threads):
+    with torch_threads(config.threads), closing(experiment.task):
         if trainer.step == 0:
             directory.save_checkpoint(trainer.state_dict(), 0)
         while not trainer.finished and not stop():
@@ -170,13 +180,23 @@ def run(experiment: Experiment, directory: RunDirectory, listen: Listener, stop:
             listen(record, trainer.progress)
         if not trainer.finished:
             directory.save_checkpoint(trainer.state_dict(), trainer.step)
-        summary, sampled = summarise(experiment)
+        if trainer.exhausted:
+            warnings.warn(
+                f"training ended with {trainer.calls} of {config.budget.oracle_calls} oracle calls, because "
+                f"{MAX_IDLE_STEPS} steps in a row brought no new design",
+                stacklevel=2,
+            )
+        summary, sampled = summarise(experiment, pay=config.oracle.score_samples)
         directory.write_samples(samples_frame(sampled, experiment.task, trainer.learner.reward))
         directory.write_summary(summary)
 
 
-def summarise(experiment: Experiment, channel: Channel | None = None) -> tuple[Summary, Sampled]:
-    """Every metric of the policy as it is now, under its own channel or another, and the designs it drew for them."""
+def summarise(experiment: Experiment, channel: Channel | None = None, pay: bool = False) -> tuple[Summary, Sampled]:
+    """Every metric of the policy as it is now, under its own channel or another, and the designs it drew for them.
+
+    Args:
+        pay: score designs that were never paid for.
+    """
     config, task, trainer = experiment.config, experiment.task, experiment.trainer
     truth = experiment.truth
     if channel is None:
@@ -186,8 +206,8 @@ def summarise(experiment: Experiment, channel: Channel | None = None) -> tuple[S
     policy = experiment.policy
     # from the seed alone, not from where training left its generators: evaluating again gives the same numbers
     generator = Generators(config.seed)["evaluation"]
-    sampled = draw(policy, task, channel, config.evaluation.num_samples, generator)
-    exact = {"mean_score": float(sampled.scores.mean())} if truth is None else truth.optimum() | truth.judge(policy)
+    sampled = draw(policy, task, channel, config.evaluation.num_samples, generator, pay)
+    exact = {"mean_score": _mean_of_known(sampled)} if truth is None else truth.optimum() | truth.judge(policy)
     unknown = dict.fromkeys(("kl", "min_kl", "regret", "tv", "min_tv", "attainable_score", "log_z_true"))
     summary = Summary(
         **unknown
@@ -201,7 +221,7 @@ def summarise(experiment: Experiment, channel: Channel | None = None) -> tuple[S
         seed=config.seed,
         steps=trainer.step,
         trajectories=trainer.trajectories,
-        oracle_calls=trainer.learner.memory.num_calls,
+        oracle_calls=trainer.calls,
         log_z=trainer.objective.log_z(),
         seconds=round(trainer.seconds, 3),
         status="finished" if trainer.finished else "interrupted",
@@ -243,6 +263,11 @@ def torch_threads(num_threads: int) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
+
+
+def _mean_of_known(sampled: Sampled) -> float | None:
+    scores = sampled.scores[~sampled.scores.isnan()]
+    return float(scores.mean()) if len(scores) else None
 
 
 def _crossed(before: float, after: float, share: float) -> bool:

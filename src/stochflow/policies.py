@@ -113,6 +113,9 @@ class OpenLoopSampler:
     def log_policy(self) -> Tensor:
         return self._log_policies[:, self._depth]
 
+    def allowed(self) -> Tensor | None:
+        return None
+
     def advance(self, outcomes: Tensor) -> None:
         self._depth += 1
 

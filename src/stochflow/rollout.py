@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from stochflow.channels import Channel
+from stochflow.logmath import masked_log_softmax
 from stochflow.models.flow_network import FlowNetwork
 
 
@@ -16,6 +17,9 @@ class Sampler(Protocol):
 
     def log_policy(self) -> Tensor:
         """log π(·|s) at the current prefixes, on the CPU, [batch, K]."""
+
+    def allowed(self) -> Tensor | None:
+        """True for intentions that exploration may try too, [batch, K]; None for all."""
 
     def advance(self, outcomes: Tensor) -> None:
         """Append one token per row, [batch]."""
@@ -31,7 +35,11 @@ class NetworkSampler:
         self._sums = network.body.begin(batch_size)
 
     def log_policy(self) -> Tensor:
-        return self._network.log_policy(self._sums, self._context).cpu()
+        return self._network.log_policy(self._sums, self._context, self._network.allowed(self._tokens)).cpu()
+
+    def allowed(self) -> Tensor | None:
+        allowed = self._network.allowed(self._tokens)
+        return None if allowed is None else allowed.cpu()
 
     def advance(self, outcomes: Tensor) -> None:
         self._tokens = torch.cat([self._tokens, outcomes.to(self._tokens.device).unsqueeze(-1)], dim=1)
@@ -46,12 +54,14 @@ class Exploration:
     temperature: float = 1.0
     restarts: float = 0.0
 
-    def behaviour(self, log_policy: Tensor) -> Tensor:
-        """log of (1 − ε)·softmax(log π/temperature) + ε/K; [batch, K] → [batch, K]."""
-        tempered = torch.log_softmax(log_policy / self.temperature, dim=-1)
+    def behaviour(self, log_policy: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """log of (1 − ε)·softmax(log π/temperature) + ε/K, over the allowed intentions alone; [batch, K] each."""
+        tempered = masked_log_softmax(log_policy / self.temperature, allowed)
         if self.epsilon == 0.0:
             return tempered
-        return ((1.0 - self.epsilon) * tempered.exp() + self.epsilon / log_policy.shape[-1]).log()
+        num_allowed = log_policy.shape[-1] if allowed is None else allowed.sum(dim=-1, keepdim=True)
+        anything = self.epsilon / num_allowed * (1.0 if allowed is None else allowed)
+        return ((1.0 - self.epsilon) * tempered.exp() + anything).log()
 
 
 @dataclass(frozen=True)
@@ -83,7 +93,7 @@ def rollout(
     start_depths = _start_depths(batch_size, length, exploration.restarts, generators["policy"])
     steps = []
     for depth in range(length):
-        log_behaviour = exploration.behaviour(sampler.log_policy())
+        log_behaviour = exploration.behaviour(sampler.log_policy(), sampler.allowed())
         intentions = torch.multinomial(log_behaviour.exp(), 1, generator=generators["policy"])
         outcomes = channel.sample(intentions.squeeze(-1), depth, generators["channel"])
         valid = start_depths <= depth

@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import shutil
 import tempfile
 from importlib import metadata
 from pathlib import Path
@@ -19,6 +20,7 @@ from stochflow.files import write_atomically
 
 CONFIG = "config.yaml"
 TABLE = "table.csv"
+PAID = "oracle.sqlite*"
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
 
 
@@ -46,6 +48,9 @@ class RunDirectory:
                 if table is not None:
                     write_atomically(fresh / TABLE, table)
                 write_atomically(fresh / "versions.json", json.dumps(versions(), indent=2) + "\n")
+                # replacing a run must not make anybody pay again for what it knew
+                for paid in path.glob(PAID):
+                    shutil.copy2(paid, fresh)
                 try:
                     if path.exists():
                         path.rename(retired)

@@ -1,24 +1,53 @@
-"""Tasks from settings: by name or from a table, with or without noise in the reward."""
+"""From settings to a task: by name, from a table or a function, with noise in the reward and under constraints."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from stochflow.config import Config, TableConfig
+from stochflow.config import Config, ConstraintConfig, TableConfig
+from stochflow.constraints import ConstrainedTask
 from stochflow.errors import ConfigError, DataError
+from stochflow.oracles.task import PREFIX, OracleTask
 from stochflow.tasks import TABLE_TASK, Reward, Task, make_task
 from stochflow.tasks.measured import MeasuredTask
 from stochflow.tasks.noise import with_noise
 from stochflow.tasks.tables import Columns, Table, read_table
 
+# what a table or an oracle is, apart from where it lies and how it is asked
+_SAME = {"table": ("name", "alphabet", "scale", "sha256"), "oracle": ("length", "alphabet")}
 
-def configured_task(config: Config) -> Task:
-    """The task that the settings describe."""
-    if config.table.file is None:
-        return with_noise(make_task(config.task), config.reward_noise)
+
+def configured_task(config: Config, function: Callable[..., Any] | None = None) -> Task:
+    """The task that the settings describe; nothing of a user's own code is imported here.
+
+    Args:
+        function: the oracle itself, where it cannot be imported by its name.
+    """
+    # constraints come last: a design that breaks one scores zero, however noisy measurements are
+    task = with_noise(_plain_task(config, function), config.reward_noise)
+    unconstrained = config.constraints == ConstraintConfig()
+    return task if unconstrained else ConstrainedTask(task, config.constraints)
+
+
+def _plain_task(config: Config, function: Callable[..., Any] | None) -> Task:
+    """The task without noise and constraints."""
+    if config.table.file is not None:
+        return _table_task(config)
+    if not config.task.startswith(PREFIX):
+        return make_task(config.task)
+    if config.reward_noise != "none":
+        raise ConfigError(
+            "an oracle is asked once for each design, so its measurements cannot differ; leave out the reward noise"
+        )
+    return OracleTask(config.task.removeprefix(PREFIX), config.oracle, function)
+
+
+def _table_task(config: Config) -> MeasuredTask:
     if config.task != TABLE_TASK:
         raise ConfigError(f"there is a table, but the task is '{config.task}'; leave the task out or the table")
     task = verified_table(config.table).task(table_name(config.table), config.table.scale, "your table")
     _check_reward(task, Reward(**config.reward.model_dump()))
-    return with_noise(task, config.reward_noise)
+    return task
 
 
 def table_name(table: TableConfig) -> str:
@@ -66,12 +95,11 @@ def copied_table(config: TableConfig, table: Table, file: str) -> TableConfig:
 
 
 def same_setting(name: str, one: Config, other: Config) -> bool:
-    """True when two configs agree in a setting; tables agree when they say the same, wherever they lie."""
-    if name != "table":
-        return bool(getattr(one, name) == getattr(other, name))
-    return all(
-        getattr(one.table, field) == getattr(other.table, field) for field in ("name", "alphabet", "scale", "sha256")
-    )
+    """True when two configs agree in a setting: where a table lies and how an oracle is asked does not matter."""
+    mine, others = getattr(one, name), getattr(other, name)
+    if name not in _SAME:
+        return bool(mine == others)
+    return all(getattr(mine, field) == getattr(others, field) for field in _SAME[name])
 
 
 def _check_reward(task: MeasuredTask, reward: Reward) -> None:

@@ -13,13 +13,15 @@ from stochflow.config import DynamicsConfig, OptimiserConfig
 from stochflow.errors import NumericsError
 from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy
 from stochflow.objectives.base import Learner, Objective, Terms
-from stochflow.rollout import Exploration, rollout
+from stochflow.rollout import Exploration, Walk, rollout
 from stochflow.trajectory import Trajectories
 
 Record = dict[str, float]
 State = dict[str, Tensor]
 
 _DYNAMICS_FINAL_SHARE = 0.1
+# a budget of oracle calls ends after so many steps in a row without a new design: perhaps there are no more
+MAX_IDLE_STEPS = 100
 
 
 def learning_rate_factor(progress: float, warmup: float) -> float:
@@ -111,23 +113,40 @@ class Trainer:
         step: training steps taken.
         trajectories: trajectories sampled.
         seconds: time spent in `train_step`, evaluation excluded.
+        idle_steps: steps since the last oracle call.
     """
 
     def __init__(
-        self, learner: Learner, objective: Objective, channel: Channel, oracle: Callable[[Tensor], Tensor]
+        self,
+        learner: Learner,
+        objective: Objective,
+        channel: Channel,
+        oracle: Callable[[Tensor], Tensor],
+        free: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
         self.learner, self.objective = learner, objective
-        self._channel, self._oracle = channel, oracle
+        self._channel, self._oracle, self._free = channel, oracle, free
         trained = [*learner.network.parameters(), *objective.own.parameters()]
         self._descent = Descent([weight for weight in trained if weight.requires_grad], learner.config.optimiser.clip)
         self._dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics)
         self._exploration = Exploration(**learner.config.exploration.model_dump())
         self.step, self.trajectories, self.seconds = 0, 0, 0.0
+        self.idle_steps, self._num_free = 0, 0
+
+    @property
+    def calls(self) -> int:
+        """Oracle calls: answers that this run paid for; a new sequence once, or every visit where answers are noisy."""
+        return self.learner.memory.num_calls - self._num_free
 
     @property
     def progress(self) -> float:
         """Share of the budget that is spent, in [0, 1]."""
         return self._progress_at(self.step, self.trajectories)
+
+    @property
+    def exhausted(self) -> bool:
+        """True when a budget of oracle calls cannot be spent because nothing new comes any more."""
+        return self.learner.config.budget.oracle_calls is not None and self.idle_steps >= MAX_IDLE_STEPS
 
     @property
     def finished(self) -> bool:
@@ -137,9 +156,10 @@ class Trainer:
         """Sample a batch, learn from it, and say what happened."""
         started = time.perf_counter()
         config: OptimiserConfig = self.learner.config.optimiser
+        before = self.progress
         fresh = self.collect()
         # the middle of this step: a first step at learning rate zero would be a step for nothing
-        progress = (self.progress + self._progress_at(self.step + 1, self.trajectories + len(fresh))) / 2
+        progress = (before + self._progress_at(self.step + 1, self.trajectories + len(fresh))) / 2
         dynamics_record = self._dynamics_fitter.fit(fresh, progress)
         learning_rate = config.learning_rate * learning_rate_factor(progress, config.warmup)
         sums: dict[str, Tensor] = {}
@@ -157,7 +177,7 @@ class Trainer:
         return {
             "step": self.step,
             "trajectories": self.trajectories,
-            "oracle_calls": self.learner.memory.num_calls,
+            "oracle_calls": self.calls,
             "seconds": round(self.seconds, 3),
             "learning_rate": learning_rate,
             "beta": self.learner.reward.exponent(self.step - 1),
@@ -175,10 +195,26 @@ class Trainer:
             size = min(size, budget - self.trajectories)
         sampler = self.objective.sampler(size)
         walk = rollout(sampler, self._channel, (size, learner.network.length), learner.generators, self._exploration)
+        walk, num_free = self._affordable(walk)
+        before = self.calls
         scores = learner.memory.pay(walk.outcomes, self._oracle)
+        self._num_free += num_free
+        self.idle_steps = self.idle_steps + 1 if self.calls == before else 0
         batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour)
         learner.replay.add(batch)
         return batch
+
+    def _affordable(self, walk: Walk) -> tuple[Walk, int]:
+        """The first episodes of a walk that the budget can pay for, and how many answers about them cost nothing."""
+        asked = self.learner.memory.asks(walk.outcomes)
+        free = torch.zeros_like(asked)
+        if self._free is not None:
+            free[asked] = self._free(walk.outcomes[asked])
+        counts = (asked & ~free).cumsum(dim=0)
+        budget = self.learner.config.budget.oracle_calls
+        # counts never fall from row to row, so what can be paid for comes first
+        size = len(counts) if budget is None else int((counts <= budget - self.calls).sum())
+        return Walk(*(column[:size] for column in vars(walk).values())), int(free[:size].sum())
 
     def require_finite_weights(self) -> None:
         """Raise an error that names a weight that is not finite: a loss shows it only one update later."""
@@ -194,15 +230,23 @@ class Trainer:
             for part, owner in self._parts().items()
             for name, tensor in owner.state_dict().items()
         }
-        counters = [float(self.step), float(self.trajectories), self.seconds]
+        counters = [
+            float(self.step),
+            float(self.trajectories),
+            self.seconds,
+            float(self._num_free),
+            float(self.idle_steps),
+        ]
         return state | {"counters": torch.tensor(counters, dtype=torch.float64)}
 
     def load_state_dict(self, state: State) -> None:
         for part, owner in self._parts().items():
             prefix = f"{part}."
             owner.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
-        step, trajectories, self.seconds = state["counters"].tolist()
-        self.step, self.trajectories = int(step), int(trajectories)
+        step, trajectories, self.seconds, num_free, idle_steps = state["counters"].tolist()
+        self.step, self.trajectories, self._num_free, self.idle_steps = map(
+            int, (step, trajectories, num_free, idle_steps)
+        )
 
     def _parts(self) -> dict[str, Stateful]:
         learner = self.learner
@@ -223,6 +267,8 @@ class Trainer:
             spent = trajectories / budget.trajectories
         elif budget.steps is not None:
             spent = step / budget.steps
+        elif budget.oracle_calls is not None:
+            spent = 1.0 if self.exhausted else self.calls / budget.oracle_calls
         else:
             spent = self.seconds / (60.0 * (budget.minutes or math.inf))
         return min(spent, 1.0)

@@ -56,8 +56,10 @@ def memory(generator: torch.Generator) -> ScoreMemory:
 def test_no_sequence_is_paid_for_twice(batches: list[list[tuple[int, ...]]]) -> None:
     memory, oracle = ScoreMemory(NUM_TOKENS, LENGTH), CountingOracle()
     for batch in batches:
-        sequences = as_tensor(batch)
+        sequences, before = as_tensor(batch), memory.num_calls
+        asks = memory.asks(sequences)
         assert torch.equal(memory.pay(sequences, oracle), truth(sequences))
+        assert int(asks.sum()) == memory.num_calls - before
     distinct = {sequence for batch in batches for sequence in batch}
     assert oracle.asked == Counter(distinct)
     assert len(memory) == len(distinct)
@@ -191,6 +193,14 @@ def test_a_noisy_oracle_is_asked_on_every_visit_and_its_rewards_are_averaged() -
     assert (len(memory), memory.num_calls) == (2, 4)
     mean = (0.2**3 + 0.6**3 + 1.0) / 3
     assert REWARD.log_reward(memory.lookup(as_tensor([x, y]))).exp().tolist() == pytest.approx([mean, 0.125])
+
+
+def test_new_sequences_are_asked_for_at_their_first_row_and_noisy_ones_at_every_row() -> None:
+    x, y = (0, 1, 2), (2, 1, 0)
+    memory, noisy = ScoreMemory(NUM_TOKENS, LENGTH), ScoreMemory(NUM_TOKENS, LENGTH, REWARD)
+    memory.pay(as_tensor([x]), truth)
+    assert memory.asks(as_tensor([y, x, y, (1, 1, 1)])).tolist() == [True, False, False, True]
+    assert noisy.asks(as_tensor([x, x])).tolist() == [True, True]
 
 
 def test_the_floor_counts_in_the_mean() -> None:

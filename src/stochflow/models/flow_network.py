@@ -7,8 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
 from stochflow.models.conditioning import Conditioner
+from stochflow.models.masks import IntentionMask
 from stochflow.models.transformer import TransformerBody
 
 Body = PrefixBody | TransformerBody
@@ -21,11 +23,13 @@ class Heads(NamedTuple):
         log_policy: log π(a|s), [..., K] (`pol_logits`).
         log_backward: log π_B(a|s'), which intention led into this state, [..., K] (`pol_back_logits`).
         log_flow: log F(s), [...] (`log_flows`).
+        allowed: True for the intentions that constraints allow, [..., K]; None when all are.
     """
 
     log_policy: Tensor
     log_backward: Tensor
     log_flow: Tensor
+    allowed: Tensor | None = None
 
 
 class FlowNetwork(nn.Module):
@@ -35,6 +39,9 @@ class FlowNetwork(nn.Module):
     With a `context_width` everything is given a context c as well: π(a|s,c), π_B(a|s',c), log F(s|c). Every method
     takes c as one vector per row, [rows, context_width], or one for all, [context_width]; without it the network's own
     `context` counts, which is zero until it is set.
+
+    With a `mask`, intentions that it does not allow have log π = log 1e-30 wherever π is asked for: what samples, what
+    learns and what judges see the same policy.
     """
 
     context: Tensor
@@ -55,6 +62,7 @@ class FlowNetwork(nn.Module):
         self.policy_head = nn.Linear(width, num_tokens)
         self.backward_head = nn.Linear(width, num_tokens)
         self.flow_head = nn.Linear(width, 1)
+        self.mask: IntentionMask | None = None
         self.conditioner = Conditioner(width, context_width) if context_width else None
         if context_width:
             self.register_buffer("context", torch.zeros(context_width))
@@ -70,15 +78,25 @@ class FlowNetwork(nn.Module):
     def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at every prefix, the empty one first; [batch, time] → [batch, time + 1, ...]."""
         depths = torch.arange(tokens.shape[1] + 1, device=tokens.device)
-        return self._heads(self.body.prefix_sums(tokens), depths, context)
+        allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
+        return self._heads(self.body.prefix_sums(tokens), depths, context, allowed)
 
     def at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, ...]."""
-        return self._heads(self.body.sums_at(tokens, depths), depths, context)
+        allowed = None if self.mask is None else self.mask.at(tokens, depths)
+        return self._heads(self.body.sums_at(tokens, depths), depths, context, allowed)
 
-    def log_policy(self, sums: Tensor, context: Tensor | None = None) -> Tensor:
-        """log π from the body's summed embeddings alone; [..., width] → [..., K]."""
-        return torch.log_softmax(self.policy_head(self._features(sums, context)), dim=-1)
+    def log_policy(self, sums: Tensor, context: Tensor | None = None, allowed: Tensor | None = None) -> Tensor:
+        """log π from the body's summed embeddings alone; [..., width] → [..., K].
+
+        Args:
+            allowed: what the mask says of the same prefixes, [..., K].
+        """
+        return masked_log_softmax(self.policy_head(self._features(sums, context)), allowed)
+
+    def allowed(self, tokens: Tensor) -> Tensor | None:
+        """True for the intentions that the mask allows at whole prefixes; [batch, time] → [batch, K]."""
+        return None if self.mask is None else self.mask.next(tokens)
 
     def log_z(self, context: Tensor) -> Tensor:
         """log Z(c) as the network has it: log F of the empty prefix; [rows, context_width] → [rows]."""
@@ -93,7 +111,7 @@ class FlowNetwork(nn.Module):
         sums = self.body.begin(1)
         letters = torch.arange(self.num_tokens, device=device)
         for depth in range(self.length):
-            yield self.log_policy(sums, context)
+            yield self.log_policy(sums, context, self.allowed(tokens))
             if depth + 1 < self.length:
                 parents = tokens.repeat_interleave(self.num_tokens, dim=0)
                 tokens = torch.cat([parents, letters.repeat(len(tokens)).unsqueeze(-1)], dim=1)
@@ -107,11 +125,12 @@ class FlowNetwork(nn.Module):
             raise ValueError("the network was built without a context; give it a context_width")
         return features
 
-    def _heads(self, sums: Tensor, depths: Tensor, context: Tensor | None) -> Heads:
+    def _heads(self, sums: Tensor, depths: Tensor, context: Tensor | None, allowed: Tensor | None) -> Heads:
         features = self._features(sums, context)
         completions = (self.length - depths) * math.log(self.num_tokens)
         return Heads(
-            log_policy=torch.log_softmax(self.policy_head(features), dim=-1),
+            log_policy=masked_log_softmax(self.policy_head(features), allowed),
             log_backward=torch.log_softmax(self.backward_head(features), dim=-1),
             log_flow=self.flow_head(features).squeeze(-1) + completions,
+            allowed=allowed,
         )

@@ -44,7 +44,10 @@ class ExpectedBalance(Balance):
         heads = learner.network.all_prefixes(outcomes)
         log_expected = log_expected_flow(learner.log_dynamics(outcomes), child_flows(learner, outcomes, step))
         residual = edb_residual(heads.log_flow[:, :-1], heads.log_policy[:, :-1], log_expected)
-        balance = balance_loss(residual, valid.unsqueeze(-1).expand_as(residual), shape)
+        real = valid.unsqueeze(-1).expand_as(residual)
+        if heads.allowed is not None:  # an intention that nobody may have carries no flow
+            real = real & heads.allowed[:, :-1]
+        balance = balance_loss(residual, real, shape)
         leaf_residual = heads.log_flow[:, -1] - log_reward
         leaves = balance_loss(leaf_residual, torch.ones_like(leaf_residual, dtype=torch.bool), shape)
         return {"loss": balance + leaves, "balance_loss": balance, "leaf_loss": leaves}

@@ -1,11 +1,12 @@
 """SGFN-KL in state scope with values planned on the trie of visited prefixes."""
 
+import math
 from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from stochflow.logmath import log_marginal, safe_log
+from stochflow.logmath import log_marginal, masked_log_softmax, safe_log
 from stochflow.objectives.base import ARITHMETIC, Learner, Objective, Terms
 from stochflow.objectives.divergence import kl_divergence_loss, state_kl
 from stochflow.objectives.entropy import entropy_terms
@@ -53,7 +54,7 @@ class PlannedKL(Objective):
     def replan(self, step: int) -> None:
         """Fit the reward model and plan twice: for the targets, and with the bonus for the behaviour."""
         memory, reward = self.learner.memory, self.learner.reward
-        self.reward_model.fit(memory.sequences, memory.scores)
+        self._fit_reward_model()
         log_rewards = reward.log_reward(memory.scores, step)
         known: dict[int, Tensor] = {}
 
@@ -69,6 +70,13 @@ class PlannedKL(Objective):
         eager = make_plan(memory.trie, log_rewards - bonus, frontier, self._level_dynamics)
         self.behaviour_policies = eager.policies
         self._num_planned = len(memory)
+
+    def _fit_reward_model(self) -> None:
+        """Learn from the paid scores; what breaks a constraint is known to score zero and would only confuse."""
+        sequences, scores, mask = self.learner.memory.sequences, self.learner.memory.scores, self.learner.network.mask
+        if mask is not None and bool((feasible := mask.alive(sequences)).any()):
+            sequences, scores = sequences[feasible], scores[feasible]
+        self.reward_model.fit(sequences, scores)
 
     def terms(self, progress: float) -> Terms:
         """Loss on states drawn from the plan's own visits, every depth with equal weight."""
@@ -138,7 +146,19 @@ class PlannedKL(Objective):
 
     @torch.no_grad()
     def _frontier(self, prefixes: Tensor, step: int) -> Tensor:
-        """V of prefixes one token outside the trie, float64; [rows, t] → [rows]."""
+        """V of prefixes one token outside the trie, float64; [rows, t] → [rows].
+
+        Where constraints leave no hope every completion is worth the floor, and that is known without asking.
+        """
+        values, learner = self._believed(prefixes, step), self.learner
+        if learner.network.mask is None:
+            return values
+        completions = (learner.network.length - prefixes.shape[1]) * math.log(learner.network.num_tokens)
+        hopeless = math.log(learner.reward.floor) + completions
+        return torch.where(learner.network.mask.alive(prefixes), values, hopeless)
+
+    def _believed(self, prefixes: Tensor, step: int) -> Tensor:
+        """V by the reward model for complete sequences, by the flow head for others."""
         learner = self.learner
         if prefixes.shape[1] == learner.network.length:
             return self.reward_model.expected_log_reward(prefixes, learner.reward, step)
@@ -169,7 +189,10 @@ class PlanSampler:
         # the trie has grown since the plan was made: newer nodes have no row in it
         planned = (self._nodes >= 0) & (self._nodes < len(table))
         log_policy[planned] = safe_log(table[self._nodes[planned]])
-        return log_policy
+        return log_policy if (allowed := self.allowed()) is None else masked_log_softmax(log_policy, allowed)
+
+    def allowed(self) -> Tensor | None:
+        return self._beyond.allowed()
 
     def advance(self, outcomes: Tensor) -> None:
         self._nodes = self._trie.step(self._nodes, outcomes, self._depth)

@@ -33,13 +33,22 @@ class ScoreMemory:
 
     @property
     def num_calls(self) -> int:
-        """Measurements paid for."""
+        """Answers of the oracle so far."""
         return int(self.counts.sum())
 
     @property
     def sequences(self) -> Tensor:
         """Paid sequences in order of arrival, [num_sequences, L]."""
         return self.trie.sequences
+
+    def asks(self, sequences: Tensor) -> Tensor:
+        """True in rows for which `pay` would ask the oracle: new sequences once, all where it is noisy. → [batch]."""
+        if self._reward is not None:
+            return torch.ones(len(sequences), dtype=torch.bool)
+        unseen = (self.trie.find(sequences) < 0).nonzero().squeeze(-1)
+        distinct, which = sequences[unseen].unique(dim=0, return_inverse=True)
+        first_rows = torch.full((len(distinct),), len(sequences)).scatter_reduce(0, which, unseen, "amin")
+        return torch.zeros(len(sequences), dtype=torch.bool).index_fill(0, first_rows, True)
 
     def pay(self, sequences: Tensor, oracle: Callable[[Tensor], Tensor]) -> Tensor:
         """Scores of a batch, float64, [batch]; only sequences never seen before go to the oracle, unless it is noisy.

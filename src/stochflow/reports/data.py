@@ -164,6 +164,9 @@ def _samples(path: Path, problems: list[str]) -> pd.DataFrame:
         return pd.DataFrame(columns=columns)
     for name in SAMPLE_NUMBERS:
         rows[name] = pd.to_numeric(rows[name], errors="coerce")
+    num_unpaid = int((rows["score"].isna() & rows["log_prob"].notna()).sum())
+    if num_unpaid:
+        problems.append(f"{num_unpaid} of {len(rows)} designs have no score, so they are not ranked below.")
     rows["drawn"] = rows.groupby("sequence")["sequence"].transform("size")
     distinct = rows[rows["sequence"] != ""].drop_duplicates("sequence").dropna()
     return distinct.sort_values(["score", "sequence"], ascending=[False, True], ignore_index=True)

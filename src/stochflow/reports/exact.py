@@ -19,8 +19,8 @@ from stochflow.task_config import configured_task
 from stochflow.tasks import Reward
 
 _MAX_PREFIX_SOURCES = 256
-# what the truth depends on
-_SHARED = {"task", "table", "reward_noise", "channel", "reward"}
+# the settings that decide what is true, whatever is learned
+_WORLD = {"task", "table", "reward_noise", "oracle", "constraints", "channel", "reward"}
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,7 @@ def examine(record: RunRecord) -> Examined:
 
 @torch.no_grad()
 def _landscape(experiment: Experiment) -> Landscape:
-    config = experiment.config
-    truth, unbalanced = _truth(config.model_dump_json(include=_SHARED))
+    truth, unbalanced = _truth(experiment.config.model_dump_json(include=_WORLD))
     log_probs = experiment.policy.terminal_log_probs(experiment.channel)
     return Landscape(
         log_rewards=truth.log_rewards.numpy(),
@@ -87,9 +86,9 @@ def _landscape(experiment: Experiment) -> Landscape:
 
 
 @lru_cache(maxsize=8)
-def _truth(shared_json: str) -> tuple[Truth, list[float] | None]:
+def _truth(world: str) -> tuple[Truth, list[float] | None]:
     """The truth that all runs of one task, channel and reward share, solved once."""
-    config = Config.model_validate_json(shared_json)
+    config = Config.model_validate_json(world)
     task = configured_task(config)
     channel = make_channel(config.channel, task.num_tokens, task.length)
     truth = Truth(task, channel, Reward(**config.reward.model_dump()))

@@ -2,13 +2,25 @@
 
 from collections.abc import Callable
 from functools import partial
+from importlib.metadata import EntryPoint
 
 from stochflow.errors import ConfigError
 from stochflow.tasks.base import Alphabet, Reward, Task
 from stochflow.tasks.landscapes import LANDSCAPES, make_landscape
+from stochflow.tasks.plugins import load_plugin, package_of, plugin_tasks
 from stochflow.tasks.tfbind8 import FACTORS, TFBind8, task_name
 
-__all__ = ["TABLE_TASK", "TASKS", "Alphabet", "Reward", "Task", "make_task"]
+__all__ = [
+    "TABLE_TASK",
+    "TASKS",
+    "Alphabet",
+    "Reward",
+    "Task",
+    "load_plugin",
+    "make_task",
+    "other_tasks",
+    "package_of",
+]
 
 TASKS: dict[str, Callable[[], Task]] = {
     **{task_name(factor): partial(TFBind8, factor) for factor in FACTORS},
@@ -19,9 +31,18 @@ TABLE_TASK = "table"
 
 
 def make_task(name: str) -> Task:
-    """The task of that name, or an error that lists the names there are."""
+    """The task of that name, of this package or another, or an error that lists the names there are."""
     if name == TABLE_TASK:
         raise ConfigError("the task 'table' needs a file; give one with --table or the setting table.file")
-    if name not in TASKS:
-        raise ConfigError(f"unknown task '{name}'; choose one of: {', '.join(TASKS)}, or give a --table of your own")
-    return TASKS[name]()
+    if name in TASKS:
+        return TASKS[name]()
+    others = other_tasks()
+    if name not in others:
+        names = ", ".join(sorted([*TASKS, *others]))
+        raise ConfigError(f"unknown task '{name}'; choose one of: {names}, or give a --table or --oracle of your own")
+    return load_plugin(others[name])
+
+
+def other_tasks() -> dict[str, EntryPoint]:
+    """Entry points of other packages' tasks by name; names of our own cannot be taken."""
+    return plugin_tasks({*TASKS, TABLE_TASK})

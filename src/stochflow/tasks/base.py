@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -87,6 +88,27 @@ class Task(ABC):
     def deviations(self, tokens: Tensor) -> Tensor | None:
         """Standard deviation of a measurement of each sequence, [num_sequences]; None where it is not known."""
         return None
+
+    def known(self, tokens: Tensor) -> Tensor:
+        """True where `score` costs nothing any more, [num_sequences]; everywhere unless scores are paid for."""
+        return torch.ones(len(tokens), dtype=torch.bool)
+
+    def free(self, tokens: Tensor) -> Tensor:
+        """True where a score does not count as an oracle call of this run, [num_sequences]; nowhere by default."""
+        return torch.zeros(len(tokens), dtype=torch.bool)
+
+    def feasible(self, tokens: Tensor) -> Tensor | None:
+        """True for sequences that satisfy all constraints, [num_sequences]; None for a task without any."""
+        return None
+
+    def check(self) -> None:  # noqa: B027
+        """Refuse what would fail at the first score, before a run is made; most tasks have nothing to fear."""
+
+    def open(self, directory: Path) -> None:  # noqa: B027
+        """Find what a run directory has paid for; most tasks keep nothing there."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of processes and files; the next score takes them up again."""
 
     @property
     def num_tokens(self) -> int:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from stochflow.errors import ConfigError
 from stochflow.tasks.base import Reward, Task
+from stochflow.tasks.wrapped import WrappedTask
 
 # Gauss–Hermite rule for expectations under a normal distribution; many nodes, for the cut at zero and the floor
 _NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(64))
@@ -38,16 +39,12 @@ def _deviation(text: str) -> float:
     return sigma
 
 
-class NoisyTask(Task):
+class NoisyTask(WrappedTask):
     """Another task, measured with noise. Its score is the expected measurement, its reward the expected R."""
 
-    noisy = True
-
     def __init__(self, task: Task) -> None:
-        self._task = task
-        self.name, self.alphabet, self.length = task.name, task.alphabet, task.length
-        self.mode_threshold, self.description = task.mode_threshold, task.description
-        self.source, self.num_measured = task.source, task.num_measured
+        super().__init__(task)
+        self.noisy = True
 
     @abstractmethod
     def possible(self, tokens: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,13 +13,13 @@ import pandas as pd
 import torch
 
 from stochflow.errors import ConfigError, DataError
+from stochflow.tasks.alphabets import ALPHABETS, named_alphabet
 from stochflow.tasks.base import Alphabet
 from stochflow.tasks.measured import MeasuredTask, Measurements
 
 MAX_BYTES = 256 * 2**20
 MAX_ROWS = 2_000_000
 MAX_LENGTH = 1000
-ALPHABETS = {"dna": "ACGT", "rna": "ACGU", "protein": "ACDEFGHIKLMNPQRSTVWY"}
 SEQUENCE, SCORE, VARIANCE = "sequence", "score", "variance"
 
 
@@ -184,14 +184,8 @@ def _check_file(path: Path) -> None:
 
 def _letters(alphabet: str, sequences: Sequence[str], path: Path) -> str:
     """Letters of a named alphabet, of the first that has all letters of the table, or those given."""
-    if alphabet in ALPHABETS:
-        return ALPHABETS[alphabet]
     if alphabet != "auto":
-        if len(alphabet) < 2 or len(set(alphabet)) < len(alphabet) or len(alphabet) > 255 or not alphabet.isprintable():
-            raise ConfigError(
-                f"alphabet '{alphabet}' is not understood; give dna, rna, protein, or two or more different letters"
-            )
-        return alphabet
+        return named_alphabet(alphabet).letters
     used = set("".join(sequences))
     for letters in ALPHABETS.values():
         if used <= set(letters):
