@@ -222,7 +222,7 @@ def default_path(config: Config) -> Path:
     else:
         noise = f"{channel.kind.removeprefix('uniform-slip')}-{channel.noise}"
     text = re.sub(r"[^\w.]+", "-", noise).strip("-")
-    task = config.task.replace(":", "-")
+    task = re.sub(r"[^\w.]+", "-", config.task)
     return Path("runs") / f"{task}-{config.method}-{text}-seed{config.seed}"
 
 

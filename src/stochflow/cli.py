@@ -1,6 +1,7 @@
 """Parse, call, print; no maths."""
 
 import json
+import re
 import shlex
 import sys
 import warnings
@@ -45,6 +46,7 @@ console = Console(emoji=False)
 messages = Console(stderr=True, emoji=False)
 
 _INTERRUPTED = 130
+_MOST_LETTERS_SHOWN = 20
 NOISE_HELP = (
     "Slip probability in [0, 1), none, dna-synthesis[:rate], one slip per position (0.1,0.2,…), "
     "or a .csv or .yaml confusion matrix."
@@ -147,7 +149,7 @@ def compare(
     """Compare methods over tasks, noise and seeds with equal budgets; the same command again goes on."""
     with Board(messages) as board:
         found = compare_methods(
-            _list(tasks),
+            _task_list(tasks),
             methods=_list(methods),
             noise=_list(noise),
             seeds=seeds,
@@ -253,8 +255,13 @@ def tasks() -> None:
     """List the tasks."""
     table = Table("task", "alphabet", "length", "what it is")
     for name in TASKS:
-        found = make_task(name)
-        table.add_row(name, found.alphabet.letters, str(found.length), found.description)
+        try:
+            found = make_task(name)
+        except ConfigError as error:  # a package that this task needs is not installed
+            table.add_row(name, "", "", escape(str(error)))
+            continue
+        letters = found.alphabet.letters if found.num_tokens <= _MOST_LETTERS_SHOWN else f"{found.num_tokens} letters"
+        table.add_row(name, letters, str(found.length), escape(found.description))
     console.print(table)
 
 
@@ -438,6 +445,11 @@ def _progress_line() -> Iterator[Any]:
 
 def _list(text: str | None) -> list[str] | None:
     return None if text is None else list(_names(text))
+
+
+def _task_list(text: str | None) -> list[str] | None:
+    """Task names; a comma before a digit belongs to a name such as bits:120,8."""
+    return None if text is None else [name for part in re.split(r",(?!\s*\d)", text) if (name := part.strip())]
 
 
 def _num_finished(found: Comparison) -> int:
