@@ -1,6 +1,7 @@
 """Parse, call, print; no maths."""
 
 import json
+import re
 import shlex
 import sys
 import warnings
@@ -204,7 +205,7 @@ def compare(
     """Compare methods over tasks, noise and seeds with equal budgets; the same command again goes on."""
     with Board(messages) as board:
         found = compare_methods(
-            _list(tasks),
+            _task_list(tasks),
             methods=_list(methods),
             noise=_list(noise),
             seeds=seeds,
@@ -321,7 +322,11 @@ def tasks() -> None:
         "what it is",
     )
     for name in TASKS:
-        found = make_task(name)
+        try:
+            found = make_task(name)
+        except ConfigError as error:  # a package that this task needs is not installed
+            table.add_row(name, "", "", "", "", escape(str(error)))
+            continue
         table.add_row(name, *_task_cells(found, found.source))
     for name, point in other_tasks().items():
         try:
@@ -525,6 +530,11 @@ def _task_cells(task: Task, source: str) -> tuple[str, ...]:
 
 def _list(text: str | None) -> list[str] | None:
     return None if text is None else list(_names(text))
+
+
+def _task_list(text: str | None) -> list[str] | None:
+    """Task names; a comma before a digit belongs to a name such as bits:120,8."""
+    return None if text is None else [name for part in re.split(r",(?!\s*\d)", text) if (name := part.strip())]
 
 
 def _num_finished(found: Comparison) -> int:

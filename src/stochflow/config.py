@@ -3,7 +3,7 @@
 import reprlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -66,14 +66,16 @@ class ModelConfig(Settings):
     """The flow network."""
 
     body: Literal["kmer", "transformer"] = Field("kmer", description="What reads a prefix: summed k-mers or attention.")
-    kmers: list[int] = Field([1, 3, 5], min_length=1, description="k-mer lengths embedded along the prefix (kmer).")
+    kmers: Literal["auto"] | Annotated[list[int], Field(min_length=1)] = Field(
+        "auto", description="k-mer lengths embedded along the prefix; auto: [1, 3, 5] if the alphabet is small (kmer)."
+    )
     width: int = Field(128, ge=1, le=2**14, description="Width of the body.")
     num_layers: int = Field(2, ge=0, le=64, description="Residual layers or attention blocks after the embedding.")
     heads: int = Field(4, ge=1, description="Attention heads; they divide the width (transformer).")
 
     @model_validator(mode="after")
     def _positive_kmers(self) -> "ModelConfig":
-        if min(self.kmers) != 1:
+        if self.kmers != "auto" and min(self.kmers) != 1:
             raise ValueError("kmers must contain 1 and no smaller number, or single letters would be invisible")
         return self
 
@@ -209,7 +211,14 @@ class PlanConfig(Settings):
     growth: float = Field(1.15, gt=1, description="Plan again when the memory has grown by this factor …")
     every: float = Field(0.04, gt=0, le=1, description="… or after this share of the budget.")
     bonus: float = Field(3.0, ge=0, description="Nats by which the behaviour prefers sequences not yet paid for.")
-    rows_per_level: int = Field(384, ge=1, le=2**20, description="States drawn per depth for one update.")
+    max_entries: int = Field(
+        2**21,
+        ge=1,
+        description="Most prefixes × letters in a plan; beyond it only the best and the newest sequences are planned.",
+    )
+    rows_per_level: int = Field(
+        384, ge=1, le=2**20, description="States drawn per depth for one update; 8,192 at most over all depths."
+    )
 
 
 class ExplorationConfig(Settings):

@@ -25,6 +25,8 @@ from stochflow.evaluation import (
     dynamics_metrics,
     samples_frame,
 )
+from stochflow.kmers import suitable_kmers
+from stochflow.models.body import MAX_BUCKETS, num_rows
 from stochflow.models.dynamics import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.transformer import TransformerBody
@@ -37,7 +39,7 @@ from stochflow.objectives.subtrajectory_balance import SubtrajectoryBalance
 from stochflow.objectives.trajectory_balance import TrajectoryBalance
 from stochflow.planning.memory import ScoreMemory
 from stochflow.policies import Policy
-from stochflow.replay import Replay
+from stochflow.replay import MAX_TOKENS, Replay
 from stochflow.rivals.chains import MetropolisHastings
 from stochflow.rivals.mars import Mars
 from stochflow.rivals.ppo import PPO
@@ -52,6 +54,10 @@ from stochflow.tasks import Reward, Task
 from stochflow.trainer import MAX_IDLE_STEPS, Record, Trainer
 
 Listener = Callable[[Record, float], None]
+
+_MAX_WEIGHTS = 2**27  # of the k-mer tables: half a gigabyte, and three times that while they are trained
+_MAX_CODE = 2**56  # k-mers are numbered in 64 bits, hashing included
+_MAX_STATE_TOKENS = 64
 
 _BALANCES: dict[str, type[Objective]] = {
     "detailed-balance": DetailedBalance,
@@ -97,6 +103,7 @@ def build(config: Config, network: FlowNetwork | None = None, function: Callable
         function: the oracle itself, where it cannot be imported by its name.
     """
     task = configured_task(config, function)
+    _check_alphabet(task, config)
     channel = make_channel(config.channel, task.num_tokens, task.length)
     reward = Reward(**config.reward.model_dump())
     device = choose_device(config.device)
@@ -147,10 +154,27 @@ def restore(directory: RunDirectory, config: Config, function: Callable[..., Any
 def make_network(model: ModelConfig, task: Task) -> FlowNetwork:
     """The flow network that the config names, its weights not yet drawn."""
     shape = (task.num_tokens, task.length)
-    body = None
     if model.body == "transformer":
         body = TransformerBody(*shape, model.width, model.num_layers, model.heads)
-    return FlowNetwork(*shape, tuple(model.kmers), model.width, model.num_layers, body)
+        return FlowNetwork(*shape, (), model.width, model.num_layers, body)
+    kmers = suitable_kmers(*shape, MAX_BUCKETS) if model.kmers == "auto" else tuple(model.kmers)
+    if num_rows(*shape, kmers) * model.width > _MAX_WEIGHTS or task.num_tokens ** max(kmers) > _MAX_CODE:
+        raise ConfigError(
+            f"tables for model.kmers {list(kmers)} are too large for {task.length} positions and {task.num_tokens} "
+            "letters; set model.kmers to auto or to fewer and shorter ones, or lower model.width"
+        )
+    return FlowNetwork(*shape, kmers, model.width, model.num_layers)
+
+
+def _check_alphabet(task: Task, config: Config) -> None:
+    """Refuse what would not fit: tokens are remembered as bytes, and a state network gives K² numbers per state."""
+    if task.num_tokens > MAX_TOKENS:
+        raise ConfigError(f"{task.name} has {task.num_tokens} letters; an alphabet may have at most {MAX_TOKENS}")
+    if config.dynamics.depends_on == "state" and task.num_tokens > _MAX_STATE_TOKENS:
+        raise ConfigError(
+            f"dynamics that depend on the state need {task.num_tokens}² numbers per state for {task.name}; "
+            "set dynamics.depends_on to position"
+        )
 
 
 def make_objective(learner: Learner) -> Objective:

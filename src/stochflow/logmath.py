@@ -7,6 +7,8 @@ from torch import Tensor
 
 # Zero probabilities are represented by this one: its logarithm (-69) survives float32 sums and differences.
 TINY_PROBABILITY = 1e-30
+# entries of the largest table over pairs of intention and outcome that is formed: tens of megabytes
+_MAX_PAIRS = 2**23
 
 
 def safe_log(probabilities: Tensor) -> Tensor:
@@ -32,7 +34,27 @@ def log_marginal(log_policy: Tensor, log_dynamics: Tensor) -> Tensor:
     Returns:
         [..., outcomes].
     """
+    shared = log_dynamics.ndim <= 3 or len(log_dynamics) == 1
+    if shared and log_policy.ndim <= 3 and log_policy.numel() * log_dynamics.shape[-1] > _MAX_PAIRS:
+        return _log_product(log_policy, log_dynamics.flatten(0, -3) if log_dynamics.ndim > 2 else log_dynamics)
     return torch.logsumexp(log_policy.unsqueeze(-1) + log_dynamics, dim=-2)
+
+
+def _log_product(log_policy: Tensor, log_dynamics: Tensor) -> Tensor:
+    """The same as a matrix product, without a table of pairs per state; [..., time, A], [time, A, B] → [..., time, B].
+
+    Both factors are scaled by their largest entries, so that only shares below 1e-30 are lost.
+    """
+    peaks = log_dynamics.amax(dim=-2, keepdim=True)
+    scaled = (log_dynamics - peaks).exp()  # [time, A, B] or [A, B]
+    peak = log_policy.detach().amax(dim=-1, keepdim=True)
+    policy = (log_policy - peak).exp()
+    if scaled.ndim == 2:
+        products = policy @ scaled
+    else:  # one product per time step: [time, rows, A] @ [time, A, B]
+        by_time = policy.reshape(-1, *policy.shape[-2:]).transpose(0, 1)
+        products = (by_time @ scaled).transpose(0, 1).reshape(*policy.shape[:-1], -1)
+    return safe_log(products) + peaks.squeeze(-2) + peak
 
 
 def entropy(log_probs: Tensor) -> Tensor:

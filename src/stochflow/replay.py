@@ -5,6 +5,8 @@ from torch import Tensor
 
 from stochflow.trajectory import Trajectories
 
+MAX_TOKENS = 2**8  # a token is kept as one byte
+
 
 class Replay:
     """The last `capacity` trajectories, in preallocated tensors that are overwritten in turn."""

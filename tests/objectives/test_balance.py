@@ -59,8 +59,12 @@ class TabularNetwork(nn.Module):
             rows.append(K * rows[-1] + 1 + column)  # the tree as a heap
         return self._heads(torch.stack(rows, dim=1))
 
-    def at(self, tokens: Tensor, depths: Tensor) -> Heads:
-        return Heads(*(head[torch.arange(len(tokens)), depths] for head in self.all_prefixes(tokens)))
+    @torch.no_grad()
+    def child_log_flows(self, tokens: Tensor) -> Tensor:
+        rows = [torch.zeros(len(tokens), dtype=torch.int64)]
+        for column in tokens[:, :-1].T:
+            rows.append(K * rows[-1] + 1 + column)
+        return self.log_flow[K * torch.stack(rows, dim=1).unsqueeze(-1) + 1 + torch.arange(K)]
 
     def log_policies(self) -> list[Tensor]:
         log_policy = torch.log_softmax(self.logits.detach(), dim=-1)

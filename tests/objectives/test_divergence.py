@@ -73,9 +73,9 @@ class Tables:
         nothing = torch.full((len(tokens), 1, 2), torch.nan, dtype=self.logits.dtype)  # a leaf decides nothing
         return Heads(torch.cat([log_policy, nothing], dim=1), torch.empty(0), self.log_flow[rows])
 
-    def at(self, tokens: Tensor, depths: Tensor) -> Heads:
-        rows = prefix_rows(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
-        return Heads(torch.empty(0), torch.empty(0), self.log_flow[rows])
+    def child_log_flows(self, tokens: Tensor) -> Tensor:
+        parents = prefix_rows(tokens)[:, :-1]
+        return self.log_flow[2 * parents.unsqueeze(-1) + torch.tensor([1, 2])].detach()
 
 
 def log_marginals_of(logits: Tensor) -> Tensor:

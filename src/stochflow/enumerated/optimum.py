@@ -67,7 +67,7 @@ def blahut_arimoto(
         child_values: V_b, [states, K].
         dynamics: P(b|a), [K, K] or one per state, [states, K, K].
     """
-    distances = (dynamics.unsqueeze(-2) - dynamics.unsqueeze(-3)).abs().sum(dim=-1) / 2
+    distances = torch.cdist(dynamics, dynamics, p=1.0) / 2
     steps = (1.0 / distances.amax(dim=(-2, -1)).clamp_min(1e-3)).expand(len(child_values)).unsqueeze(-1)
     log_policies = torch.full_like(child_values, 1.0 / child_values.shape[-1]).log()
     pending = torch.arange(len(child_values), device=child_values.device)

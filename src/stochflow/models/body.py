@@ -10,6 +10,11 @@ MAX_BUCKETS = 4096
 _EMBEDDING_SCALE = 0.1
 
 
+def num_rows(num_tokens: int, length: int, kmers: tuple[int, ...]) -> int:
+    """Rows of the embedding table of a body, the padding row included."""
+    return 1 + sum((length - k + 1) * min(num_tokens**k, MAX_BUCKETS) for k in kmers if k <= length)
+
+
 class PrefixBody(nn.Module):
     """Sum of position-specific k-mer embeddings along the prefix, then a residual MLP.
 
@@ -24,14 +29,14 @@ class PrefixBody(nn.Module):
         super().__init__()
         self.num_tokens, self.length, self.width = num_tokens, length, width
         self.kmers = tuple(k for k in kmers if k <= length)
-        offsets, num_rows = [], 1  # row 0 stays zero: it pads k-mers that have not ended yet
-        for k in self.kmers:
+        offsets = []
+        for row, k in enumerate(self.kmers):
+            first = num_rows(num_tokens, length, self.kmers[:row])  # row 0 stays zero: it pads what has not ended yet
             buckets = min(num_tokens**k, MAX_BUCKETS)
             # a k-mer cannot end before position k − 1, so the rows of those positions do not exist
-            offsets.append([num_rows + (position - k + 1) * buckets for position in range(length)])
-            num_rows += (length - k + 1) * buckets
+            offsets.append([first + (position - k + 1) * buckets for position in range(length)])
         self.register_buffer("offsets", torch.tensor(offsets), persistent=False)
-        self.embedding = nn.Embedding(num_rows, width, padding_idx=0)
+        self.embedding = nn.Embedding(num_rows(num_tokens, length, self.kmers), width, padding_idx=0)
         self.start = nn.Parameter(torch.zeros(width))
         self.norm = nn.LayerNorm(width)
         self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(num_layers))
@@ -51,16 +56,34 @@ class PrefixBody(nn.Module):
 
     def kmer_indices(self, tokens: Tensor) -> Tensor:
         """Embedding rows of the k-mers that end at each position; [batch, time] → [batch, time, num_kmers]."""
-        time = tokens.shape[1]
-        columns = []
-        for row, k in enumerate(self.kmers):
-            codes = torch.zeros_like(tokens)
-            for lag in range(min(k, time)):
-                codes[:, lag:] += tokens[:, : time - lag] * self.num_tokens**lag
-            indices = kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self.offsets[row, :time]
-            indices[:, : k - 1] = 0
-            columns.append(indices)
+        columns = [
+            self._rows(row, self._past_codes(tokens, k) + tokens, torch.arange(tokens.shape[1], device=tokens.device))
+            for row, k in enumerate(self.kmers)
+        ]
         return torch.stack(columns, dim=-1)
+
+    def child_sums(self, tokens: Tensor) -> Tensor:
+        """Sums of every proper prefix with every letter after it; [batch, L] → [batch, L, K, width]."""
+        positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(-1)
+        letters = torch.arange(self.num_tokens, device=tokens.device)
+        sums = self.prefix_sums(tokens[:, :-1]).unsqueeze(2)
+        for row, k in enumerate(self.kmers):
+            codes = self._past_codes(tokens, k).unsqueeze(-1) + letters
+            sums = sums + self.embedding(self._rows(row, codes, positions))
+        return sums
+
+    def _past_codes(self, tokens: Tensor, k: int) -> Tensor:
+        """What the k − 1 letters before each position add to the code of the k-mer that ends there; same shape."""
+        codes = torch.zeros_like(tokens)
+        for lag in range(1, min(k, tokens.shape[1])):
+            codes[:, lag:] += tokens[:, :-lag] * self.num_tokens**lag
+        return codes
+
+    def _rows(self, row: int, codes: Tensor, positions: Tensor) -> Tensor:
+        """Embedding rows of codes of the `row`-th k, zero where the k-mer has not ended; same shape as the codes."""
+        k = self.kmers[row]
+        indices = kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self.offsets[row, positions]
+        return indices.masked_fill(positions < k - 1, 0)
 
     def prefix_sums(self, tokens: Tensor) -> Tensor:
         """Summed embeddings of all prefixes, the empty one first; [batch, time] → [batch, time + 1, width]."""
@@ -75,6 +98,18 @@ class PrefixBody(nn.Module):
         indices = indices.masked_fill(~inside.unsqueeze(-1), 0).flatten(1)
         bags = functional.embedding_bag(indices, self.embedding.weight, mode="sum", padding_idx=0)
         return bags + self.start
+
+    def sums_of(self, tokens: Tensor) -> Tensor:
+        """Summed embedding of whole rows; [rows, time] → [rows, width].
+
+        Rows that stand together and differ in their last letter alone share the sum of the letters before it.
+        """
+        rows, time = tokens.shape
+        if time < 2 or not rows:
+            return self.sums_at(tokens, torch.full((rows,), time, device=tokens.device))
+        parents, which = tokens[:, :-1].unique_consecutive(dim=0, return_inverse=True)
+        sums = self.sums_at(parents, torch.full((len(parents),), time - 1, device=tokens.device))
+        return self.extend(sums[which], tokens)
 
     def begin(self, batch_size: int) -> Tensor:
         """Sums of the empty prefix, [batch, width]: what `extend` starts from."""

@@ -115,9 +115,9 @@ Dynamics = DynamicsModel | KnownDynamics
 
 def chosen(log_matrices: Tensor, intentions: Tensor, outcomes: Tensor) -> Tensor:
     """log P̂(outcome|s,intention) of observed steps; [batch or 1, time, K, K] and [batch, time] → [batch, time]."""
-    rows = log_matrices.expand(len(intentions), -1, -1, -1)
-    index = (intentions * rows.shape[-1] + outcomes).unsqueeze(-1)
-    return rows.flatten(-2).gather(-1, index).squeeze(-1)
+    rows = torch.arange(len(log_matrices), device=intentions.device).unsqueeze(-1)
+    steps = torch.arange(intentions.shape[1], device=intentions.device)
+    return log_matrices[rows, steps, intentions, outcomes]
 
 
 def dynamics_cross_entropy(log_matrices: Tensor, intentions: Tensor, outcomes: Tensor, valid: Tensor) -> Tensor:

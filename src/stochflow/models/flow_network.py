@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from stochflow.models.masks import IntentionMask
 from stochflow.models.transformer import TransformerBody
 
 Body = PrefixBody | TransformerBody
+_BLOCK = 2**22  # numbers in the features of one block: sixteen megabytes
 
 
 class Heads(NamedTuple):
@@ -86,6 +87,20 @@ class FlowNetwork(nn.Module):
         allowed = None if self.mask is None else self.mask.at(tokens, depths)
         return self._heads(self.body.sums_at(tokens, depths), depths, context, allowed)
 
+    @torch.no_grad()
+    def log_flow_of(self, tokens: Tensor) -> Tensor:
+        """log F of whole rows, without gradient and in blocks; [rows, time] → [rows]."""
+        blocks = tokens.split(max(1, _BLOCK // self.policy_head.in_features))
+        return torch.cat([self._log_flow(self.body.sums_of(block), tokens.shape[1]) for block in blocks])
+
+    @torch.no_grad()
+    def child_log_flows(self, tokens: Tensor) -> Tensor:
+        """log F of every proper prefix with every letter after it, in blocks; [batch, L] → [batch, L, K]."""
+        depths = torch.arange(1, self.length + 1, device=tokens.device).unsqueeze(-1)
+        entries = self.length * self.num_tokens * self.policy_head.in_features
+        blocks = tokens.split(max(1, _BLOCK // entries))
+        return torch.cat([self._log_flow(self.body.child_sums(block), depths) for block in blocks])
+
     def log_policy(self, sums: Tensor, context: Tensor | None = None, allowed: Tensor | None = None) -> Tensor:
         """log π from the body's summed embeddings alone; [..., width] → [..., K].
 
@@ -127,10 +142,16 @@ class FlowNetwork(nn.Module):
 
     def _heads(self, sums: Tensor, depths: Tensor, context: Tensor | None, allowed: Tensor | None) -> Heads:
         features = self._features(sums, context)
-        completions = (self.length - depths) * math.log(self.num_tokens)
         return Heads(
             log_policy=masked_log_softmax(self.policy_head(features), allowed),
             log_backward=torch.log_softmax(self.backward_head(features), dim=-1),
-            log_flow=self.flow_head(features).squeeze(-1) + completions,
+            log_flow=self.flow_head(features).squeeze(-1) + self._log_completions(depths),
             allowed=allowed,
         )
+
+    def _log_flow(self, sums: Tensor, depths: Tensor | int) -> Tensor:
+        return self.flow_head(self._features(sums, None)).squeeze(-1) + self._log_completions(depths)
+
+    def _log_completions(self, depths: Any) -> Any:
+        """log of the number of sequences below prefixes of these lengths; same shape."""
+        return (self.length - depths) * math.log(self.num_tokens)

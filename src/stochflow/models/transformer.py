@@ -48,6 +48,20 @@ class TransformerBody(nn.Module):
         longest = int(depths.max()) if len(depths) else 0
         return self.prefix_sums(tokens[:, :longest])[torch.arange(len(tokens), device=tokens.device), depths]
 
+    def sums_of(self, tokens: Tensor) -> Tensor:
+        """Output of whole rows; [rows, time] → [rows, width]."""
+        return self.prefix_sums(tokens)[:, -1]
+
+    def child_sums(self, tokens: Tensor) -> Tensor:
+        """Outputs of every proper prefix with every letter after it; [batch, L] → [batch, L, K, width]."""
+        batch_size, length = tokens.shape
+        children = tokens.repeat(1, length * self.num_tokens).view(batch_size, length, self.num_tokens, length).clone()
+        letters = torch.arange(self.num_tokens, device=tokens.device)
+        steps = torch.arange(length, device=tokens.device)
+        children[:, steps, :, steps] = letters.expand(length, batch_size, -1)
+        depths = (steps + 1).view(1, length, 1).expand(batch_size, -1, self.num_tokens)
+        return self.sums_at(children.flatten(0, 2), depths.reshape(-1)).view(*depths.shape, -1)
+
     def begin(self, batch_size: int) -> Tensor:
         """State of the empty prefix, one row per sequence; see the class for its layout."""
         return self._append(self.start.expand(batch_size, -1), self.start.new_empty(batch_size, 0))

@@ -6,6 +6,7 @@ Its exact solution is not reward-proportional under noise: `enumerated/fixed_poi
 import torch
 from torch import Tensor
 
+from stochflow.logmath import log_marginal
 from stochflow.objectives.balance import Balance
 from stochflow.objectives.base import ARITHMETIC, Terms
 from stochflow.objectives.flows import child_flows
@@ -16,7 +17,7 @@ from stochflow.trajectory import Trajectories
 def log_expected_flow(log_dynamics: Tensor, log_child_flows: Tensor) -> Tensor:
     """log F(s,a) = log Σ_b P̂(b|s,a)·F(s_b) of every intention; [..., K, K], [..., K] → [..., K]."""
     # detached: the policy must not gain by bending the dynamics model
-    return torch.logsumexp(log_dynamics.detach() + log_child_flows.unsqueeze(-2), dim=-1)
+    return log_marginal(log_child_flows, log_dynamics.detach().transpose(-1, -2))
 
 
 def edb_residual(log_flow: Tensor, log_policy: Tensor, log_expected: Tensor) -> Tensor:

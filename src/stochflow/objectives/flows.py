@@ -17,15 +17,11 @@ def child_flows(learner: Learner, outcomes: Tensor, step: int) -> Tensor:
 
     The flows are targets, without gradient. A leaf that was never paid for has the flow head's own guess.
     """
-    batch_size, length = outcomes.shape
     num_tokens = learner.network.num_tokens
-    children = outcomes.repeat(1, length * num_tokens).view(batch_size, length, num_tokens, length).clone()
-    letters = torch.arange(num_tokens, device=outcomes.device)
-    steps = torch.arange(length, device=outcomes.device)
-    children[:, steps, :, steps] = letters.expand(length, batch_size, -1)
-    depths = (steps + 1).view(1, length, 1).expand(batch_size, -1, num_tokens)
-    flows = learner.network.at(children.flatten(0, 2), depths.reshape(-1)).log_flow.view(depths.shape)
-    paid = learner.memory.lookup(children[:, -1].flatten(0, 1).cpu())
-    log_reward = learner.reward.log_reward(paid, step).float().view(batch_size, num_tokens).to(flows.device)
+    flows = learner.network.child_log_flows(outcomes)
+    prefixes = outcomes[:, :-1].cpu().repeat_interleave(num_tokens, dim=0)
+    letters = torch.arange(num_tokens).repeat(len(outcomes)).unsqueeze(-1)
+    paid = learner.memory.lookup(torch.cat([prefixes, letters], dim=1))
+    log_reward = learner.reward.log_reward(paid, step).float().view(-1, num_tokens).to(flows.device)
     flows[:, -1] = torch.where(log_reward.isnan(), flows[:, -1], log_reward)
     return flows

@@ -10,11 +10,14 @@ from stochflow.logmath import log_marginal, masked_log_softmax, safe_log
 from stochflow.objectives.base import ARITHMETIC, Learner, Objective, Terms
 from stochflow.objectives.divergence import kl_divergence_loss, state_kl
 from stochflow.objectives.entropy import entropy_terms
+from stochflow.planning.memory import ScoreMemory
 from stochflow.planning.plan import Plan, make_plan
 from stochflow.planning.reward_model import RewardModel
 from stochflow.planning.trie import PrefixTrie
 from stochflow.rollout import NetworkSampler, Sampler
 from stochflow.trajectory import Trajectories
+
+_MAX_ROWS = 2**13  # states in one update, all depths together
 
 
 class PlannedKL(Objective):
@@ -26,9 +29,10 @@ class PlannedKL(Objective):
 
     def __init__(self, learner: Learner) -> None:
         super().__init__(learner)
-        trie = learner.memory.trie
-        self.reward_model = RewardModel(trie.num_tokens, trie.length)
+        self.reward_model = RewardModel(learner.memory.trie.num_tokens, learner.memory.trie.length)
         self.plan: Plan | None = None
+        self.trie = learner.memory.trie
+        self._chosen: Tensor | None = None
         self.behaviour_policies: list[Tensor] = []
         self._planned_at = 0.0
         self._num_planned = 0
@@ -42,7 +46,7 @@ class PlannedKL(Objective):
         network_sampler = NetworkSampler(self.learner.network, batch_size)
         if not self.behaviour_policies:
             return network_sampler
-        return PlanSampler(self.learner.memory.trie, self.behaviour_policies, network_sampler, batch_size)
+        return PlanSampler(self.trie, self.behaviour_policies, network_sampler, batch_size)
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         if self._due(progress):
@@ -55,7 +59,8 @@ class PlannedKL(Objective):
         """Fit the reward model and plan twice: for the targets, and with the bonus for the behaviour."""
         memory, reward = self.learner.memory, self.learner.reward
         self._fit_reward_model()
-        log_rewards = reward.log_reward(memory.scores, step)
+        self._choose(chosen_sequences(memory, self.learner.config.plan.max_entries))
+        log_rewards = reward.log_reward(memory.lookup(self.trie.sequences), step)
         known: dict[int, Tensor] = {}
 
         def frontier(prefixes: Tensor) -> Tensor:
@@ -65,9 +70,9 @@ class PlannedKL(Objective):
                 known[depth] = self._frontier(prefixes, step)
             return known[depth]
 
-        self.plan = make_plan(memory.trie, log_rewards, frontier, self._level_dynamics)
+        self.plan = make_plan(self.trie, log_rewards, frontier, self._level_dynamics)
         bonus = self.learner.config.plan.bonus
-        eager = make_plan(memory.trie, log_rewards - bonus, frontier, self._level_dynamics)
+        eager = make_plan(self.trie, log_rewards - bonus, frontier, self._level_dynamics)
         self.behaviour_policies = eager.policies
         self._num_planned = len(memory)
 
@@ -84,10 +89,9 @@ class PlannedKL(Objective):
         if plan is None:
             raise RuntimeError("replan before asking for terms")
         config = learner.config
-        draws = [
-            draw_states(visits, config.plan.rows_per_level, learner.generators["replay"]) for visits in plan.visits
-        ]
-        trie, device = learner.memory.trie, learner.device
+        num_rows = min(config.plan.rows_per_level, max(_MAX_ROWS // len(plan.visits), 1))
+        draws = [draw_states(visits, num_rows, learner.generators["replay"]) for visits in plan.visits]
+        trie, device = self.trie, learner.device
         tokens = torch.cat([trie.sequences[trie.examples[t][nodes]] for t, (nodes, _) in enumerate(draws)]).to(device)
         depths = torch.cat([torch.full_like(nodes, t) for t, (nodes, _) in enumerate(draws)]).to(device)
         weights = torch.cat([weights for _, weights in draws]).float().to(device) / len(draws)
@@ -96,12 +100,11 @@ class PlannedKL(Objective):
         values = torch.cat([plan.values[t][nodes] for t, (nodes, _) in enumerate(draws)]).float().to(device)
 
         heads = learner.network.at(tokens, depths)
-        with torch.no_grad():
-            log_dynamics = learner.dynamics.log_matrices_at(tokens, depths)
-        log_marginals = log_marginal(heads.log_policy, log_dynamics)
+        sizes = [len(nodes) for nodes, _ in draws]
+        log_marginals = self._log_marginals(heads.log_policy, tokens, depths, sizes)
         divergence = (weights * state_kl(log_marginals, log_targets, torch.zeros_like(weights))).sum()
         flow_loss = (weights * (heads.log_flow - values).square()).sum()
-        log_policy, visits = _by_depth(heads.log_policy, weights, [len(nodes) for nodes, _ in draws])
+        log_policy, visits = _by_depth(heads.log_policy, sizes), _by_depth(weights, sizes)
         entropy = entropy_terms(log_policy, visits, config.objective, progress)
         return {
             "loss": kl_divergence_loss(divergence, entropy) + config.objective.flow_weight * flow_loss,
@@ -122,21 +125,41 @@ class PlannedKL(Objective):
         if self.plan is not None:
             levels = {"behaviour": self.behaviour_policies, **vars(self.plan)}
             state |= {f"{name}.{t}": level for name, tensors in levels.items() for t, level in enumerate(tensors)}
-        return state
+        return state if self._chosen is None else state | {"chosen": self._chosen}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         model = self.reward_model
         model.weights = state["reward_model"]
         model.mean, model.spread, num_fitted, self._planned_at, num_planned = state["numbers"].tolist()
         model.num_fitted, self._num_planned = int(num_fitted), int(num_planned)
+        self._choose(state.get("chosen"))
         if "behaviour.0" in state:
-            length = self.learner.memory.trie.length
+            length = self.trie.length
 
             def levels(name: str) -> list[Tensor]:
                 return [state[f"{name}.{t}"] for t in range(length)]
 
             self.behaviour_policies = levels("behaviour")
             self.plan = Plan(levels("child_values"), levels("values"), levels("policies"), levels("visits"))
+
+    def _choose(self, chosen: Tensor | None) -> None:
+        """Plan on these sequences of the memory, [num], or on all of them as they come."""
+        memory = self.learner.memory
+        self._chosen, self.trie = chosen, memory.trie
+        if chosen is not None:
+            self.trie = PrefixTrie(memory.trie.num_tokens, memory.trie.length)
+            self.trie.insert(memory.sequences[chosen])
+
+    def _log_marginals(self, log_policy: Tensor, tokens: Tensor, depths: Tensor, sizes: list[int]) -> Tensor:
+        """log M at one prefix per row, rows by depth; [rows, K] → [rows, K]. P̂ is held fixed."""
+        dynamics = self.learner.dynamics
+        if dynamics.sees_state:
+            with torch.no_grad():
+                log_dynamics = dynamics.log_matrices_at(tokens, depths)
+            return log_marginal(log_policy, log_dynamics)
+        # one K×K table per depth, not per row
+        log_marginals = log_marginal(_by_depth(log_policy, sizes), self.learner.log_dynamics(tokens[:1]))
+        return torch.cat([log_marginals[:size, t] for t, size in enumerate(sizes)])
 
     def _due(self, progress: float) -> bool:
         config = self.learner.config.plan
@@ -160,10 +183,13 @@ class PlannedKL(Objective):
     def _believed(self, prefixes: Tensor, step: int) -> Tensor:
         """V by the reward model for complete sequences, by the flow head for others."""
         learner = self.learner
-        if prefixes.shape[1] == learner.network.length:
-            return self.reward_model.expected_log_reward(prefixes, learner.reward, step)
-        depths = torch.full((len(prefixes),), prefixes.shape[1], device=learner.device)
-        return learner.network.at(prefixes.to(learner.device), depths).log_flow.double().cpu()
+        if prefixes.shape[1] < learner.network.length:
+            return learner.network.log_flow_of(prefixes.to(learner.device)).double().cpu()
+        values = self.reward_model.expected_log_reward(prefixes, learner.reward, step)
+        if self._chosen is None:
+            return values
+        paid = learner.reward.log_reward(learner.memory.lookup(prefixes), step)
+        return torch.where(paid.isnan(), values, paid)
 
     @torch.no_grad()
     def _level_dynamics(self, sequences: Tensor, depth: int) -> Tensor:
@@ -212,7 +238,21 @@ def draw_states(visits: Tensor, num_rows: int, generator: torch.Generator) -> tu
     return nodes, (total / num_rows).expand(num_rows)
 
 
-def _by_depth(log_policy: Tensor, weights: Tensor, sizes: list[int]) -> tuple[Tensor, Tensor]:
-    """Rows grouped by depth and padded with weight zero; [rows, K], [rows] → [most, time, K], [most, time]."""
-    policies = torch.nn.utils.rnn.pad_sequence(list(log_policy.split(sizes)))
-    return policies, torch.nn.utils.rnn.pad_sequence(list(weights.split(sizes)))
+def chosen_sequences(memory: ScoreMemory, max_entries: int) -> Tensor | None:
+    """None when the whole trie has at most so many prefixes × letters; otherwise which sequences to plan on, [num].
+
+    One half are the best, the other half the newest: they hold what matters and what was learned last. Everything else
+    counts through the reward model and the flow head.
+    """
+    trie = memory.trie
+    if sum(level.numel() for level in trie.children) <= max_entries:
+        return None
+    num = min(max(max_entries // (trie.num_tokens * trie.length), 2), len(memory))
+    best = memory.scores.topk(num // 2).indices
+    newest = torch.arange(len(memory) - (num - num // 2), len(memory))
+    return torch.cat([best, newest]).unique()
+
+
+def _by_depth(rows: Tensor, sizes: list[int]) -> Tensor:
+    """Rows grouped by depth and padded with zeros; [rows, ...] → [most, time, ...]."""
+    return torch.nn.utils.rnn.pad_sequence(list(rows.split(sizes)))

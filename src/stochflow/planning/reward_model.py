@@ -13,6 +13,7 @@ POSITIONAL = (1, 2, 3)
 ANYWHERE = (4, 5, 6, 7)
 MAX_BUCKETS = 2**15
 RIDGE = 16.0
+_BLOCK = 2**22  # features of one block: tens of megabytes
 # Gauss–Hermite rule for expectations under a normal distribution
 _NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(7))
 
@@ -40,19 +41,19 @@ class RewardModel:
         columns, offset = [], 0
         for k, positional in self._columns:
             buckets = min(self.num_tokens**k, MAX_BUCKETS)
-            for start in range(self.length - k + 1):
-                codes = torch.zeros(len(tokens), dtype=torch.int64)
-                for letter in range(start, start + k):
-                    codes = codes * self.num_tokens + tokens[:, letter]
-                columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + offset)
-                offset += buckets if positional else 0
-            offset += 0 if positional else buckets
-        return torch.stack(columns, dim=-1), offset
+            num_starts = self.length - k + 1
+            codes = torch.zeros(len(tokens), num_starts, dtype=torch.int64)
+            for letter in range(k):
+                codes = codes * self.num_tokens + tokens[:, letter : letter + num_starts]
+            tables = torch.arange(num_starts) if positional else torch.zeros(num_starts, dtype=torch.int64)
+            columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + (tables * buckets + offset))
+            offset += buckets * (num_starts if positional else 1)
+        return torch.cat(columns, dim=-1), offset
 
     def predict(self, tokens: Tensor) -> Tensor:
-        """Expected scores, float64; [rows, L] → [rows]."""
-        indices, _ = self.features(tokens)
-        return self.weights[indices].sum(dim=-1) + self.mean
+        """Expected scores, float64, computed in blocks; [rows, L] → [rows]."""
+        blocks = tokens.split(max(1, _BLOCK // (self.length * len(self._columns))))
+        return torch.cat([self.weights[self.features(block)[0]].sum(dim=-1) for block in blocks]) + self.mean
 
     def fit(self, tokens: Tensor, scores: Tensor) -> None:
         """Fit to all paid scores; what came since the last fit first measures how wrong the old fit was."""

@@ -10,15 +10,15 @@ class PrefixTrie:
     Time and memory are linear in the number of stored prefixes, whatever the size of the space.
 
     Attributes:
-        children: per level t < L, node of the next level for every token or −1, [num_nodes, K].
+        children: per level t < L, node of the next level for every token or −1, int32, [num_nodes, K].
         sequences: distinct sequences by number, [num_sequences, L]; a later batch has higher numbers.
         examples: per level, the index of one sequence that starts with the node's prefix, [num_nodes].
     """
 
     def __init__(self, num_tokens: int, length: int) -> None:
         self.num_tokens, self.length = num_tokens, length
-        self.children = [torch.empty(0, num_tokens, dtype=torch.int64) for _ in range(length)]
-        self.children[0] = torch.full((1, num_tokens), -1)
+        self.children = [torch.empty(0, num_tokens, dtype=torch.int32) for _ in range(length)]
+        self.children[0] = torch.full((1, num_tokens), -1, dtype=torch.int32)
         self.sequences = torch.empty(0, length, dtype=torch.int64)
         self.examples = [torch.empty(0, dtype=torch.int64) for _ in range(length + 1)]
 
@@ -42,7 +42,7 @@ class PrefixTrie:
         table = self.children[depth]
         if not len(table):
             return torch.full_like(nodes, -1)
-        return torch.where(nodes < 0, -1, table[nodes.clamp_min(0), tokens])
+        return torch.where(nodes < 0, -1, table[nodes.clamp_min(0), tokens]).long()
 
     def insert(self, sequences: Tensor) -> Tensor:
         """Store sequences, [batch, L]; returns the index of each among the distinct ones, [batch]."""
@@ -55,14 +55,14 @@ class PrefixTrie:
             new_slots, which = slots[missing].unique(return_inverse=True)
             last = depth + 1 == self.length
             first_node = len(self) if last else len(self.children[depth + 1])
-            table[new_slots] = first_node + torch.arange(len(new_slots))
+            table[new_slots] = first_node + torch.arange(len(new_slots), dtype=torch.int32)
             # the batch row that brought each new node, the earliest if several did
             rows = torch.full((len(new_slots),), len(sequences))
             arrivals.append(rows.scatter_reduce(0, which, missing, "amin"))
             if not last:
-                blank = torch.full((len(new_slots), self.num_tokens), -1)
+                blank = torch.full((len(new_slots), self.num_tokens), -1, dtype=torch.int32)
                 self.children[depth + 1] = torch.cat([self.children[depth + 1], blank])
-            nodes = table[slots]
+            nodes = table[slots].long()
         self.sequences = torch.cat([self.sequences, sequences[arrivals[-1]]])
         if not len(self.examples[0]) and len(sequences):
             self.examples[0] = torch.zeros(1, dtype=torch.int64)
