@@ -228,7 +228,9 @@ def test_a_summary_starts_with_the_required_keys_in_their_order() -> None:
     keys = list(Summary.model_fields)
     assert keys[: len(REQUIRED_KEYS)] == REQUIRED_KEYS
     assert len(REQUIRED_KEYS) == 23
-    assert keys[len(REQUIRED_KEYS) :] == ["top100_edit", "unique_fraction", "novelty", "status"]
+    assert keys[len(REQUIRED_KEYS) :] == [
+        *("top100_edit", "unique_fraction", "novelty", "scored_fraction", "feasible_fraction", "status")
+    ]
 
 
 def test_design_metrics_use_the_threshold_of_the_task_or_of_the_settings(generator: torch.Generator) -> None:
