@@ -340,7 +340,7 @@ def test_a_full_disk_exits_with_one_sentence(run_cli: Stochflow, run: Path, monk
         ("train --steps 1.5", "--steps"),
         ("train --trajectories 0", "'budget.trajectories'"),
         ("train --minutes nan", "'budget.minutes'"),
-        ("train --steps 3 --minutes 1", "exactly one of trajectories, steps and minutes"),
+        ("train --steps 3 --minutes 1", "exactly one of trajectories, steps, minutes and oracle_calls"),
         ("train --config missing.yaml", "missing.yaml cannot be read"),
         ("train --config notes.txt", "notes.txt must hold a mapping"),
         ("train --config run", "run cannot be read"),

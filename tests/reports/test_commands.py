@@ -29,7 +29,7 @@ def resolved_by_the_command_line(command: str, monkeypatch: pytest.MonkeyPatch) 
     """The config that `stochflow train …` builds, caught before anything is written."""
     caught: list[Config] = []
 
-    def catch(config: Config) -> None:
+    def catch(config: Config, **_: object) -> None:
         caught.append(config)
         raise DataError("enough")
 
@@ -63,6 +63,8 @@ def test_the_command_of_a_run_resolves_to_its_config(
         {"budget": {"steps": 7}, "task": "tfbind8:PAX4"},
         {"budget": {"minutes": 0.125}, "evaluation": {"reference": "it's a file.csv", "mode_threshold": 0.8}},
         {"objective": {"lambda_ratio": 1e-5}, "optimiser": {"updates": 3}},
+        {"budget": {"oracle_calls": 9}, "task": "oracle:lab:f", "oracle": {"length": 8, "alphabet": "ACGT"}},
+        {"constraints": {"forbid": ["GAATTC"], "gc": [0.4, 0.6], "fixed": "....ATG.", "symmetric": False}},
     ],
 )
 def test_settings_that_no_option_names_are_set_one_by_one(

@@ -24,13 +24,11 @@ class Heads(NamedTuple):
         log_policy: log π(a|s), [..., K] (`pol_logits`).
         log_backward: log π_B(a|s'), which intention led into this state, [..., K] (`pol_back_logits`).
         log_flow: log F(s), [...] (`log_flows`).
-        allowed: True for the intentions that constraints allow, [..., K]; None when all are.
     """
 
     log_policy: Tensor
     log_backward: Tensor
     log_flow: Tensor
-    allowed: Tensor | None = None
 
 
 class FlowNetwork(nn.Module):
@@ -146,7 +144,6 @@ class FlowNetwork(nn.Module):
             log_policy=masked_log_softmax(self.policy_head(features), allowed),
             log_backward=torch.log_softmax(self.backward_head(features), dim=-1),
             log_flow=self.flow_head(features).squeeze(-1) + self._log_completions(depths),
-            allowed=allowed,
         )
 
     def _log_flow(self, sums: Tensor, depths: Tensor | int) -> Tensor:

@@ -104,9 +104,9 @@ def path_steps(learner: Learner, batch: Trajectories, step: int) -> Steps:
     log_next_flow = terminal_flows(heads.log_flow, log_reward)
     if learner.config.objective.path == "realised":
         nothing = torch.zeros_like(log_flow)
-        if heads.allowed is not None:
+        if learner.network.mask is not None:
             # noise made what the policy may not intend: a blind balance has no way to believe such a path
-            meant = pick(heads.allowed[:, :-1], outcomes)
+            meant = pick(learner.network.mask.all_prefixes(outcomes)[:, :-1], outcomes)
             valid = valid & meant.all(dim=-1, keepdim=True)
         return Steps(log_flow, pick(log_policy, outcomes), nothing, log_next_flow, nothing, valid)
     log_matrices = learner.log_dynamics(outcomes)

@@ -46,8 +46,8 @@ class ExpectedBalance(Balance):
         log_expected = log_expected_flow(learner.log_dynamics(outcomes), child_flows(learner, outcomes, step))
         residual = edb_residual(heads.log_flow[:, :-1], heads.log_policy[:, :-1], log_expected)
         real = valid.unsqueeze(-1).expand_as(residual)
-        if heads.allowed is not None:  # an intention that nobody may have carries no flow
-            real = real & heads.allowed[:, :-1]
+        if learner.network.mask is not None:  # an intention that nobody may have carries no flow
+            real = real & learner.network.mask.all_prefixes(outcomes)[:, :-1]
         balance = balance_loss(residual, real, shape)
         leaf_residual = heads.log_flow[:, -1] - log_reward
         leaves = balance_loss(leaf_residual, torch.ones_like(leaf_residual, dtype=torch.bool), shape)

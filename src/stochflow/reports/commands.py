@@ -118,4 +118,4 @@ def _noise_words(channel: ChannelConfig) -> list[str]:
 
 def _budget_words(config: Config) -> list[str]:
     budget = config.budget.model_dump(exclude_none=True)
-    return [word for name, value in budget.items() for word in (f"--{name}", str(value))]
+    return [word for name, value in budget.items() for word in (f"--{name.replace('_', '-')}", str(value))]
