@@ -56,7 +56,7 @@ class RunDirectory:
                         retired.rename(path)
                     raise
         except OSError as error:
-            raise ConfigError(f"cannot write to {path} ({error.strerror}); choose another --out") from None
+            raise unwritable(path, error) from None
         return cls(path)
 
     @classmethod
@@ -130,6 +130,11 @@ def _with_table_at(config: Config, file: str) -> Config:
     return config.model_copy(update={"table": config.table.model_copy(update={"file": file})})
 
 
+def unwritable(path: Path, error: OSError | ValueError) -> ConfigError:
+    """What to say when a folder cannot be written to."""
+    return ConfigError(f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out")
+
+
 def check_free(path: Path, overwrite: bool) -> None:
     """Refuse a path that holds a run (unless it may be overwritten) or anything that is not a run."""
     try:
@@ -139,9 +144,7 @@ def check_free(path: Path, overwrite: bool) -> None:
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out"
-        ) from None
+        raise unwritable(path, error) from None
     if not (path / CONFIG).is_file():
         raise ConfigError(f"{path} exists and is not a run directory; choose another --out")
     if not overwrite:
