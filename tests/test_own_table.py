@@ -179,3 +179,9 @@ def test_a_noisy_reward_settles_at_the_mean_that_the_loss_implies(shape: LossSha
     }[REWARD_MEANS[shape]]
     found = minimize_scalar(lambda log_flow: float(shaped(log_flow - rewards.log(), shape).mean()), bounds=(-3, 1))
     assert math.exp(found.x) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_report_says_where_a_method_goes_under_noise(table: Path) -> None:
+    noisy = stochflow.report(train(table, reward_noise="gaussian:0.1", method="gfn-db").path)
+    assert "Measurements are noisy (gaussian:0.1)" in noisy.read_text(encoding="utf-8")
+    assert "this method converges to exp E[log R]." in noisy.read_text(encoding="utf-8")

@@ -129,15 +129,15 @@ class RunDirectory:
         return records
 
 
-def unwritable(path: Path, error: OSError | ValueError) -> ConfigError:
-    """What to say when a folder cannot be written to."""
-    return ConfigError(f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out")
-
-
 def _with_table_at(config: Config, file: str) -> Config:
     if config.table.file is None:
         return config
     return config.model_copy(update={"table": config.table.model_copy(update={"file": file})})
+
+
+def unwritable(path: Path, error: OSError | ValueError) -> ConfigError:
+    """What to say when a folder cannot be written to."""
+    return ConfigError(f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out")
 
 
 def check_free(path: Path, overwrite: bool) -> None:

@@ -25,7 +25,7 @@ class Detail:
 def detail(run: RunRecord, charts: Charts, key: str) -> Detail:
     """Look at a run; `key` sets its controls apart from those of other runs on the page."""
     examined = examine(run)
-    sections = [_probabilities(run, examined, charts), _terms(run, charts), _world(examined, charts, key)]
+    sections = [_noise(run), _probabilities(run, examined, charts), _terms(run, charts), _world(examined, charts, key)]
     sections.append(_designs(run, examined))
     return Detail(_tiles(run), "\n".join(sections), examined.problems)
 
@@ -62,6 +62,17 @@ def _tiles(run: RunRecord) -> str:
         )
     )
     return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _noise(run: RunRecord) -> str:
+    """Where the method goes when measurements are noisy; nothing when they are not."""
+    noise = run.config.reward_noise
+    if noise == "none":
+        return ""
+    mean = None if run.summary is None else run.summary.reward_mean
+    words = f"Measurements are noisy ({noise}). The target is E[R], and all that is exact here is measured against it"
+    aim = "" if mean is None else f"; this method converges to {mean}"
+    return markup.paragraph(f"{words}{aim}.")
 
 
 def _probabilities(run: RunRecord, examined: Examined, charts: Charts) -> str:
