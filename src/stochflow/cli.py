@@ -94,7 +94,9 @@ def train(
         str | None,
         typer.Option(help="dna, rna, protein, or the letters of --oracle or --table.  [default: that of the table]"),
     ] = None,
-    oracle_calls: Annotated[int | None, typer.Option(help="Budget in different designs to pay for.")] = None,
+    oracle_calls: Annotated[
+        int | None, typer.Option(help="Budget in designs, or noisy measurements, to pay for.")
+    ] = None,
     oracle_cache: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Paid scores to share between runs.  [default: in --out]")
     ] = None,

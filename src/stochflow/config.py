@@ -279,7 +279,7 @@ class BudgetConfig(Settings):
     trajectories: int | None = Field(None, ge=1, le=MOST, description="Trajectories to sample.")
     steps: int | None = Field(None, ge=1, le=MOST, description="Training steps to take.")
     minutes: float | None = Field(None, gt=0, description="Minutes of training.")
-    oracle_calls: int | None = Field(None, ge=1, description="Different designs to pay for.")
+    oracle_calls: int | None = Field(None, ge=1, description="Designs, or noisy measurements, to pay for.")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> "BudgetConfig":

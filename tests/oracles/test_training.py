@@ -196,6 +196,13 @@ def test_a_budget_of_calls_holds_for_any_task(tmp_path: Path) -> None:
     torch.testing.assert_close(run.metrics["oracle_calls"].iloc[-1], 70)
 
 
+def test_a_comparison_with_an_oracle_that_is_missing_makes_no_run(lab: Path, tmp_path: Path) -> None:
+    design = ["oracle.length=8", "oracle.alphabet=dna"]
+    with pytest.raises(stochflow.StochflowError, match="has no 'missing'"):
+        stochflow.compare(["oracle:lab:missing"], settings=design, seeds=1, out=tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

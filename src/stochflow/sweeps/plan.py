@@ -176,8 +176,9 @@ def _check_surroundings(spec: SweepConfig, config: Config, task: Task) -> None:
     make_channel(config.channel, task.num_tokens, task.length)
     if config.evaluation.reference is not None:
         reference_tokens(Path(config.evaluation.reference), task)
-    if spec.engine == "local":  # machines of a cluster have devices of their own
+    if spec.engine == "local":  # machines of a cluster have devices and modules of their own
         choose_device(config.device)
+        task.check()
 
 
 def _checked(given: Mapping[str, Any]) -> SweepConfig:
