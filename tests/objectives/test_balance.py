@@ -48,7 +48,7 @@ class TabularNetwork(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.num_tokens, self.length = K, LENGTH
+        self.num_tokens, self.length, self.mask = K, LENGTH, None
         self.body = SimpleNamespace(start=torch.zeros(1))
         self.logits, self.back_logits = (nn.Parameter(torch.zeros(NUM_STATES, K).double()) for _ in range(2))
         self.log_flow = nn.Parameter(torch.zeros(NUM_STATES).double())

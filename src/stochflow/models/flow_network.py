@@ -44,6 +44,7 @@ class FlowNetwork(nn.Module):
     """
 
     context: Tensor
+    mask: IntentionMask | None = None
 
     def __init__(
         self,
@@ -61,7 +62,6 @@ class FlowNetwork(nn.Module):
         self.policy_head = nn.Linear(width, num_tokens)
         self.backward_head = nn.Linear(width, num_tokens)
         self.flow_head = nn.Linear(width, 1)
-        self.mask: IntentionMask | None = None
         self.conditioner = Conditioner(width, context_width) if context_width else None
         if context_width:
             self.register_buffer("context", torch.zeros(context_width))
