@@ -144,9 +144,12 @@ def test_a_negative_variance_is_refused(tmp_path: Path) -> None:
         read(tmp_path, "sequence,score,v\nAC,1,-1\nGT,2,1\n", variance="v")
 
 
-@pytest.mark.parametrize("alphabet", ["", "A", "AAC", "A\nC"])
-def test_an_alphabet_that_is_none_is_refused(tmp_path: Path, alphabet: str) -> None:
-    with pytest.raises(ConfigError, match="give dna, rna, protein, or two or more different letters"):
+@pytest.mark.parametrize(
+    ("alphabet", "sentence"),
+    [("", "has 0 letters"), ("A", "has 1 letters"), ("AAC", "the letter 'A' twice"), ("A\nC", "cannot be seen")],
+)
+def test_an_alphabet_that_is_none_is_refused(tmp_path: Path, alphabet: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
         read(tmp_path, GOOD, alphabet)
 
 
