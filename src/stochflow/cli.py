@@ -320,7 +320,7 @@ def tasks() -> None:
         "alphabet",
         Column("size", justify="right", no_wrap=True),
         Column("measured", justify="right"),
-        "source",
+        Column("source", no_wrap=True),
         "what it is",
     )
     for name in TASKS:

@@ -67,7 +67,7 @@ def test_the_list_names_the_package_and_warns_of_what_is_broken(
         cli.tasks()
     said = [str(warning.message) for warning in caught]
     out = capsys.readouterr().out
-    (row,) = (line for line in out.splitlines() if " ends " in line)
+    (row,) = (line for line in out.splitlines() if line.split()[1:2] == ["ends"])
     assert "tiny-tasks" in row
     assert sum(f" {name} " in out for name in TASKS) == len(TASKS)
     assert len(said) == 4

@@ -55,7 +55,7 @@ def make_task(name: str) -> Task:
         return FAMILIES[family](parameters)
     others = other_tasks()
     if name not in others:
-        names = ", ".join([*sorted([*TASKS, *others]), *_FORMS])
+        names = ", ".join([*TASKS, *others, *_FORMS])
         raise ConfigError(f"unknown task '{name}'; choose one of: {names}, or give a --table or --oracle of your own")
     return load_plugin(others[name])
 
