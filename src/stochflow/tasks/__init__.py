@@ -34,4 +34,6 @@ def make_task(name: str) -> Task:
     family, _, parameters = name.partition(":")
     if family in FAMILIES:
         return FAMILIES[family](parameters)
-    raise ConfigError(f"unknown task '{name}'; choose one of: {', '.join(sorted(TASKS))}, or {', '.join(_FORMS)}")
+    raise ConfigError(
+        f"unknown task '{name}'; choose one of: {', '.join(TASKS)}; or other numbers in {', '.join(_FORMS)}"
+    )
