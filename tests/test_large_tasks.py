@@ -59,7 +59,7 @@ def test_the_default_network_of_a_small_task_is_the_one_it_always_was() -> None:
 @pytest.mark.parametrize(("name", "kmers"), [("ehrlich:20,100,4,4", [1, 3, 5]), ("bits:120,8", [1, 8])])
 def test_tables_that_would_not_fit_are_refused(name: str, kmers: list[int]) -> None:
     model = resolve([{"model": {"kmers": kmers, "width": 512}}]).model
-    with pytest.raises(ConfigError, match="kmers to auto"):
+    with pytest.raises(ConfigError, match="kmers to null"):
         make_network(model, make_task(name))
 
 

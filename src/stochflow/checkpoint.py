@@ -13,7 +13,7 @@ from torch import Tensor
 from stochflow.errors import DataError
 from stochflow.files import write_atomically
 
-FORMAT = 1
+FORMAT = 2
 NUM_KEPT = 2
 
 

@@ -3,7 +3,7 @@
 import reprlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -66,8 +66,10 @@ class ModelConfig(Settings):
     """The flow network."""
 
     body: Literal["kmer", "transformer"] = Field("kmer", description="What reads a prefix: summed k-mers or attention.")
-    kmers: Literal["auto"] | Annotated[list[int], Field(min_length=1)] = Field(
-        "auto", description="k-mer lengths embedded along the prefix; auto: [1, 3, 5] if the alphabet is small (kmer)."
+    kmers: list[int] | None = Field(
+        None,
+        min_length=1,
+        description="k-mer lengths embedded along the prefix; null suits them to alphabet and length (kmer).",
     )
     width: int = Field(128, ge=1, le=2**14, description="Width of the body.")
     num_layers: int = Field(2, ge=0, le=64, description="Residual layers or attention blocks after the embedding.")
@@ -75,7 +77,7 @@ class ModelConfig(Settings):
 
     @model_validator(mode="after")
     def _positive_kmers(self) -> "ModelConfig":
-        if self.kmers != "auto" and min(self.kmers) != 1:
+        if self.kmers is not None and min(self.kmers) != 1:
             raise ValueError("kmers must contain 1 and no smaller number, or single letters would be invisible")
         return self
 

@@ -157,11 +157,11 @@ def make_network(model: ModelConfig, task: Task) -> FlowNetwork:
     if model.body == "transformer":
         body = TransformerBody(*shape, model.width, model.num_layers, model.heads)
         return FlowNetwork(*shape, (), model.width, model.num_layers, body)
-    kmers = suitable_kmers(*shape, MAX_BUCKETS) if model.kmers == "auto" else tuple(model.kmers)
+    kmers = suitable_kmers(*shape, MAX_BUCKETS) if model.kmers is None else tuple(model.kmers)
     if num_rows(*shape, kmers) * model.width > _MAX_WEIGHTS or task.num_tokens ** max(kmers) > _MAX_CODE:
         raise ConfigError(
             f"tables for model.kmers {list(kmers)} are too large for {task.length} positions and {task.num_tokens} "
-            "letters; set model.kmers to auto or to fewer and shorter ones, or lower model.width"
+            "letters; set model.kmers to null or to fewer and shorter ones, or lower model.width"
         )
     return FlowNetwork(*shape, kmers, model.width, model.num_layers)
 

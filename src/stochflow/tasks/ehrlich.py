@@ -11,7 +11,7 @@ from stochflow.tasks.base import Alphabet, Task
 from stochflow.tasks.draws import NamedDraws
 from stochflow.tasks.parameters import numbers_in
 
-FORM = "ehrlich:v,L,c,k or ehrlich:v,L,c,k,q"
+FORM = "ehrlich:v,L,c,k[,q]"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _MAX_LENGTH = 2**12
 _BANNED_SHARE = 4  # every letter forbids one in four letters to follow it
