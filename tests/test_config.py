@@ -30,7 +30,7 @@ class BuildReachedError(Exception):
 def resolved_by_train(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Config]:
     """`stochflow.train` up to the point where the parts are built: the config it arrived at."""
 
-    def build(config: Config) -> None:
+    def build(config: Config, **_: object) -> None:
         raise BuildReachedError(config)
 
     monkeypatch.setattr("stochflow.experiment.build", build)
@@ -126,8 +126,13 @@ def test_noise_as_an_argument_leaves_nothing_of_a_channel_in_the_file(
         ("exploration.epsilon", 1.01, "'exploration.epsilon'", "less than or equal to 1"),
         ("exploration.restarts", 0.5, "'config'", "set exploration.restarts to 0"),
         ("optimiser.batch_size", 1, "'optimiser.batch_size'", "greater than or equal to 2"),
-        ("budget", {}, "'budget'", "exactly one of trajectories, steps and minutes"),
-        ("budget", {"steps": 1, "minutes": 1}, "'budget'", "exactly one of trajectories, steps and minutes"),
+        ("budget", {}, "'budget'", "exactly one of trajectories, steps, minutes and oracle_calls"),
+        (
+            "budget",
+            {"steps": 1, "minutes": 1},
+            "'budget'",
+            "exactly one of trajectories, steps, minutes and oracle_calls",
+        ),
         ("budget.steps", 0, "'budget.steps'", "greater than or equal to 1"),
         ("checkpoint_every", 0, "'checkpoint_every'", "greater than or equal to 0.000001"),
         ("channel.kind", "gaussian", "'channel.kind'", "'uniform-slip'"),
