@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from stochflow import api
 from stochflow.config import Config, annotated_yaml, dump_yaml, parse_assignment, read_yaml, resolve
 from stochflow.errors import ConfigError
 from stochflow.methods import METHODS
+
+# ten lists, each of ten of the one before: a short text, and a value that no memory holds
+LAUGHS = "[&a [x]" + "".join(f", &{new} [{', '.join([f'*{old}'] * 10)}]" for old, new in pairwise("abcdefghijk")) + "]"
 
 
 class BuildReachedError(Exception):
@@ -234,6 +238,9 @@ def test_an_assignment_without_key_and_value_shows_an_example(text: str) -> None
         "!!timestamp x",
         "9" * 5000,
         "[" * 3000,
+        "&a [*a]",  # endless
+        "&a {b: {c: *a}}",
+        LAUGHS,
     ],
     ids=lambda value: value[:24],
 )
@@ -244,6 +251,19 @@ def test_what_yaml_cannot_read_is_refused_in_an_assignment_and_in_a_file(value: 
     path.write_text(f"seed: {value}\n", encoding="utf-8")
     with pytest.raises(ConfigError, match=r"config\.yaml is not valid YAML"):
         read_yaml(path)
+
+
+def test_aliases_within_reason_are_read(tmp_path: Path) -> None:
+    assert parse_assignment("model=&a {kmers: [1, 3]}") == {"model": {"kmers": [1, 3]}}
+    path = tmp_path / "config.yaml"
+    path.write_text("model: &same {width: 8}\nplan: *same\n", encoding="utf-8")
+    assert read_yaml(path) == {"model": {"width": 8}, "plan": {"width": 8}}
+
+
+def test_a_long_list_in_the_wrong_place_is_not_repeated_in_full() -> None:
+    with pytest.raises(ConfigError, match="'seed'") as caught:
+        resolve([{"seed": list(range(10**5))}])
+    assert len(str(caught.value)) < 200
 
 
 def test_a_config_file_executes_nothing(tmp_path: Path) -> None:

@@ -489,7 +489,8 @@ def _standing_table(standing: Standing, found: Comparison) -> Table:
     for heading in (standing.metric, standing.interval, *(heading for heading, _ in _MEDIANS.values()), "runs"):
         table.add_column(heading, justify="right", no_wrap=True)
     rows = found.frame[(found.frame["task"] == standing.task) & (found.frame["status"] == "finished")]
-    rows = rows[rows["noise"] == standing.noise]
+    # as text, which every channel of a column becomes as soon as one of them has no number
+    rows = rows[rows["noise"].astype("str") == str(standing.noise)]
     medians = rows.groupby("method")[list(_MEDIANS)].median()
     for entry in standing.entries:
         won = entry.method == standing.winner

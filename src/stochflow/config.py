@@ -1,6 +1,7 @@
 """Every setting of a run, checked before anything starts: one model per stage, one sentence per field."""
 
-from collections.abc import Iterator
+import reprlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,6 +12,10 @@ from stochflow.errors import ConfigError
 
 _BATCHES_KEPT = 64
 _DECAY = 0.9
+# of a budget; nobody lives to see it, and it is still exact as a float
+MOST = 10**15
+# values of a YAML text: aliases can make a short one endless
+_MAX_VALUES = 10**6
 
 LossShape = Literal["squared", "linex", "linex-half", "linex-reversed", "shifted-cosh"]
 
@@ -227,8 +232,8 @@ class OptimiserConfig(Settings):
 class BudgetConfig(Settings):
     """When to stop; exactly one of the three."""
 
-    trajectories: int | None = Field(None, ge=1, description="Trajectories to sample.")
-    steps: int | None = Field(None, ge=1, description="Training steps to take.")
+    trajectories: int | None = Field(None, ge=1, le=MOST, description="Trajectories to sample.")
+    steps: int | None = Field(None, ge=1, le=MOST, description="Training steps to take.")
     minutes: float | None = Field(None, gt=0, description="Minutes of training.")
 
     @model_validator(mode="after")
@@ -319,12 +324,25 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def parse_yaml(text: str) -> Any:
     """The value of a YAML text, or a ValueError of one line, whatever the reader stumbles over."""
     try:
-        return yaml.safe_load(text)
+        content = yaml.safe_load(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     # a date in month 13, `!!int x` and the like escape from the reader as errors of every kind
     except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
         raise ValueError(" ".join(str(error).split())) from None
+    _check_size(content)
+    return content
+
+
+def _check_size(content: Any) -> None:
+    """Refuse what aliases have multiplied, or led back into itself."""
+    waiting, num_values = [content], 0
+    while waiting:
+        value = waiting.pop()
+        num_values += 1
+        if num_values > _MAX_VALUES:
+            raise ValueError(f"its aliases make more than {_MAX_VALUES:,} values of it")
+        waiting.extend(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
 
 
 def parse_assignment(text: str) -> dict[str, Any]:
@@ -360,8 +378,13 @@ def _annotated_lines(settings: Settings, indent: str) -> Iterator[str]:
             yield f"{indent}{name}:  # {type(value).__doc__}\n"
             yield from _annotated_lines(value, indent + "  ")
         else:
-            text = yaml.safe_dump(value, default_flow_style=True, width=10_000, allow_unicode=True)
-            yield f"{indent}{name}: {text.strip().removesuffix('...').strip()}  # {field.description}\n"
+            yield f"{indent}{name}: {yaml_line(value)}  # {field.description}\n"
+
+
+def yaml_line(value: Any) -> str:
+    """A value on one line, as `--set` reads it."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
+    return text.strip().removesuffix("...").strip()
 
 
 def _exponent_number(text: str) -> float | str:
@@ -381,6 +404,15 @@ def merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
+def leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as `a.b` and value."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
 def sentence_of(error: ValidationError, settings: type[BaseModel]) -> str:
     """The first problem of a validation of `settings`, with what is allowed."""
     first = error.errors()[0]
@@ -389,7 +421,7 @@ def sentence_of(error: ValidationError, settings: type[BaseModel]) -> str:
         return f"unknown setting '{where}'; known are: {', '.join(_known_fields(settings, first['loc'][:-1]))}"
     reason = first["msg"].removeprefix("Value error, ")
     given = first.get("input")
-    shown = "" if isinstance(given, dict | BaseModel) else f" (given: {given!r})"
+    shown = "" if isinstance(given, dict | BaseModel) else f" (given: {reprlib.repr(given)})"
     more = len({_name(problem["loc"]) for problem in error.errors()}) - 1
     tail = f", and {more} more problem{'s' if more > 1 else ''}" if more else ""
     return f"setting '{where}': {reason[:1].lower() + reason[1:]}{shown}{tail}; correct it or remove it"

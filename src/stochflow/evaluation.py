@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
 import pandas as pd
 import torch
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from torch import Tensor
 
 from stochflow.channels import Channel
@@ -27,6 +27,7 @@ from stochflow.rollout import Walk, rollout
 from stochflow.tasks.base import Reward, Task
 
 TOP = 100
+Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Summary(BaseModel):
@@ -36,10 +37,10 @@ class Summary(BaseModel):
     method: str
     noise: float | str
     beta: float
-    seed: int
-    steps: int
-    trajectories: int
-    oracle_calls: int
+    seed: Count
+    steps: Count
+    trajectories: Count
+    oracle_calls: Count
     kl: float | None
     min_kl: float | None
     regret: float | None
@@ -49,7 +50,7 @@ class Summary(BaseModel):
     attainable_score: float | None
     top100_mean: float
     top100_hamming: float
-    num_modes: int
+    num_modes: Count
     log_z: float
     log_z_true: float | None
     dynamics_ce: float

@@ -50,7 +50,7 @@ class RunDirectory:
                         retired.rename(path)
                     raise
         except OSError as error:
-            raise ConfigError(f"cannot write to {path} ({error.strerror}); choose another --out") from None
+            raise unwritable(path, error) from None
         return cls(path)
 
     @classmethod
@@ -117,6 +117,11 @@ class RunDirectory:
         return records
 
 
+def unwritable(path: Path, error: OSError | ValueError) -> ConfigError:
+    """What to say when a folder cannot be written to."""
+    return ConfigError(f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out")
+
+
 def check_free(path: Path, overwrite: bool) -> None:
     """Refuse a path that holds a run (unless it may be overwritten) or anything that is not a run."""
     try:
@@ -126,9 +131,7 @@ def check_free(path: Path, overwrite: bool) -> None:
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out"
-        ) from None
+        raise unwritable(path, error) from None
     if not (path / CONFIG).is_file():
         raise ConfigError(f"{path} exists and is not a run directory; choose another --out")
     if not overwrite:

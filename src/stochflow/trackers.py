@@ -5,11 +5,11 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from stochflow.config import Config, dump_yaml
+from stochflow.config import Config, dump_yaml, leaves
 from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary
 from stochflow.optional import extra
@@ -143,7 +143,7 @@ class MLflow:
 
     def _new_run(self, experiment: str, config: Config, path: Path) -> str:
         run = self._client.create_run(experiment, run_name=path.name, tags={"stochflow.directory": str(path)})
-        params = [self._mlflow.entities.Param(name, str(value)) for name, value in _flat(config.model_dump())]
+        params = [self._mlflow.entities.Param(name, str(value)) for name, value in leaves(config.model_dump())]
         for first in range(0, len(params), _MLFLOW_BATCH):
             self._client.log_batch(run.info.run_id, params=params[first : first + _MLFLOW_BATCH])
         return str(run.info.run_id)
@@ -186,12 +186,3 @@ class Tracking:
 
 def _numbers(summary: Summary) -> dict[str, float]:
     return {name: value for name, value in summary.model_dump().items() if isinstance(value, int | float)}
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings as `a.b` and value."""
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value

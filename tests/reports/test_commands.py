@@ -1,6 +1,7 @@
 """The command on the page makes the same config again: parsed by the command line itself."""
 
 import shlex
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import typer
 
 from stochflow import cli, experiment
 from stochflow.channel_config import parse_noise
-from stochflow.config import Config, parse_assignment, resolve
+from stochflow.config import Config, resolve
 from stochflow.errors import DataError
 from stochflow.methods import METHODS, method_settings
 from stochflow.reports.commands import compare_command, noise_flag, peculiarities, train_command
+from stochflow.sweeps import compare
+from stochflow.sweeps.plan import PlannedRun
 
 MATRIX = [[0.7, 0.3, 0.0, 0.0], [0.1, 0.9, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [1e-7, 0.0, 0.0, 0.9999999]]
 
@@ -78,49 +81,51 @@ def test_a_method_of_another_version_leads_to_the_config_file() -> None:
     assert compare_command([config], "runs/x") is None
 
 
-def expanded(command: str) -> list[Config]:
-    """The configs of a comparison: every task, noise, method and seed, with the same budget and settings."""
-    words = shlex.split(command)
-    assert words[:2] == ["stochflow", "compare"]
-    options = list(zip(words[2::2], words[3::2], strict=True))
-    given = {name: value.split(",") for name, value in options if name != "--set"}
-    layers = [parse_assignment(value) for name, value in options if name == "--set"]
-    budget = {"trajectories": int(given["--trajectories"][0])}
-    cells = product(given["--tasks"], given["--methods"], given["--noise"], range(int(given["--seeds"][0])))
-    return [
-        resolve(
-            [
-                method_settings(method),
-                *layers,
-                {"task": task, "method": method, "channel": parse_noise(noise), "seed": seed, "budget": budget},
-            ]
-        )
-        for task, method, noise, seed in cells
-    ]
+def planned_by_the_command_line(command: str, monkeypatch: pytest.MonkeyPatch) -> list[Config]:
+    """The configs that `stochflow compare …` plans, caught before anything is written."""
+    caught: list[Config] = []
+
+    def catch(path: Path, runs: list[PlannedRun]) -> None:
+        caught.extend(run.config for run in runs)
+        raise DataError("enough")
+
+    monkeypatch.setattr(compare, "check_existing", catch)
+    program, *words = shlex.split(command)
+    assert program == "stochflow"
+    with pytest.raises(DataError, match="enough"):
+        typer.main.get_command(cli.app)(words, standalone_mode=False)
+    return caught
 
 
-def cells(*layers: dict[str, Any]) -> list[Config]:
+def cells(*layers: dict[str, Any], methods: Iterable[str] = ("sgfn-db", "sgfn-kl")) -> list[Config]:
     return [
         config_of(method, *layers, {"channel": parse_noise(noise), "seed": seed})
-        for method, noise, seed in product(("sgfn-db", "sgfn-kl"), ("0.25", "none"), range(2))
+        for method, noise, seed in product(methods, ("0.25", "none", "dna-synthesis:0.02"), range(2))
     ]
 
 
 @pytest.mark.parametrize(
     "layer", [{}, {"optimiser": {"batch_size": 256}}, {"device": "cpu"}, {"reward": {"beta": 2.0}}]
 )
-def test_the_command_of_a_sweep_expands_to_its_configs(layer: dict[str, Any]) -> None:
+def test_the_command_of_a_sweep_plans_its_runs(layer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     # a batch of 256 is what sgfn-db has anyway: common settings need not be told by every run
     configs = cells(layer)
     command = compare_command(configs, "runs/x")
     assert command is not None
-    assert sorted(expanded(command), key=str) == sorted(configs, key=str)
+    assert sorted(planned_by_the_command_line(command, monkeypatch), key=str) == sorted(configs, key=str)
 
 
-def test_a_sweep_that_is_not_complete_has_the_command_of_the_whole() -> None:
+def test_the_command_of_a_sweep_over_all_methods_plans_its_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = cells({"model": {"width": 8}, "reward": {"floor": 1e-7}}, methods=METHODS)
+    command = compare_command(configs, "runs/it's mine")
+    assert command is not None
+    assert sorted(planned_by_the_command_line(command, monkeypatch), key=str) == sorted(configs, key=str)
+
+
+def test_a_sweep_that_is_not_complete_has_the_command_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     command = compare_command(cells()[1:], "runs/x")
     assert command is not None
-    assert sorted(expanded(command), key=str) == sorted(cells(), key=str)
+    assert sorted(planned_by_the_command_line(command, monkeypatch), key=str) == sorted(cells(), key=str)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,11 @@ def test_designs_are_distinct_best_first_and_counted(run: Path) -> None:
     assert samples[["sequence", "score", "drawn"]].values.tolist() == [["NA", 0.9, 1], ["AC", 0.5, 2]]
 
 
+def test_a_design_without_letters_is_none(run: Path) -> None:
+    (run / "samples.csv").write_text("sequence,score,log_reward,log_prob\n,1,1,1\nACGTACGT,0.5,1,1\n")
+    assert read_run(run).samples["sequence"].tolist() == ["ACGTACGT"]
+
+
 def test_a_run_that_has_not_ended_shows_what_was_logged_last(run: Path) -> None:
     (run / "summary.json").unlink()
     (run / "samples.csv").unlink()
@@ -58,6 +63,11 @@ def test_damaged_lines_of_metrics_are_counted_and_left_out(run: Path) -> None:
     [
         ("metrics.jsonl", None, "There is no metrics.jsonl that can be read"),
         ("metrics.jsonl", "", "The metrics.jsonl holds no training step yet"),
+        (
+            "metrics.jsonl",
+            f'{{"step": 1, "regret": {"9" * 400}}}\n',
+            "The metrics.jsonl holds a number too large",
+        ),
         ("summary.json", "{", "The summary.json is damaged"),
         ("samples.csv", "sequence,score\nA,1\n", "The samples.csv is damaged"),
         ("samples.csv", "", "The samples.csv is damaged"),
@@ -95,6 +105,8 @@ def test_a_folder_without_runs_is_refused_with_what_to_give(tmp_path: Path) -> N
         read_source(tmp_path)
     with pytest.raises(DataError, match=r"is not a folder; give a run directory"):
         read_source(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"is not a folder; give a run directory"):
+        read_source(tmp_path / ("a" * 300))
 
 
 def test_a_run_whose_config_is_damaged_is_refused(run: Path) -> None:

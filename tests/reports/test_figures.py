@@ -9,11 +9,12 @@ import pandas as pd
 import pytest
 
 from stochflow.config import Config
+from stochflow.metrics.intervals import median_interval
 from stochflow.reports import figures
 from stochflow.reports.data import RunRecord, read_run, read_source
 from stochflow.reports.exact import Channels, Landscape, examine
 from stochflow.reports.figures import NUM_POINTS, Figure
-from stochflow.reports.groups import MEASURES, grouped, interval
+from stochflow.reports.groups import MEASURES, grouped
 
 REGRET = MEASURES[0]
 NASTY = "</script><img src=x onerror=alert(1)>"
@@ -45,7 +46,7 @@ def test_bars_are_medians_with_intervals_over_seeds(sweep: Path) -> None:
     traces = by_name(check(figures.regret_bars(groups, REGRET)))
     assert set(traces) == {"sgfn-db", "sgfn-kl-gamma"}
     values = [json.loads((sweep / f"runs/sgfn-db-0.25-{seed}/summary.json").read_text())["regret"] for seed in range(3)]
-    bar, (low, high) = traces["sgfn-db"], interval(values)
+    bar, (low, high) = traces["sgfn-db"], median_interval(values)
     assert bar["x"] == [0, 1]
     assert bar["y"][0] == pytest.approx(np.median(values), rel=1e-4)
     assert bar["error_y"]["array"][0] == pytest.approx(high - np.median(values), rel=1e-3)

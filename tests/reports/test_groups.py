@@ -1,4 +1,4 @@
-"""What seeds say together: hand-worked medians and bands, intervals that can be recomputed, groups that do not mix."""
+"""What seeds say together: hand-worked medians and bands, groups that do not mix."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,27 +9,11 @@ import pytest
 
 from stochflow.config import Config, resolve
 from stochflow.reports.data import RunRecord
-from stochflow.reports.groups import BATCH_SCORE, MEASURES, curve, grouped, interval, measures_of
+from stochflow.reports.groups import BATCH_SCORE, MEASURES, curve, grouped, measures_of
 
 
 def record(name: str, config: Config | None = None, **columns: list[float]) -> RunRecord:
     return RunRecord(Path(name), name, config or Config(), None, pd.DataFrame(columns), pd.DataFrame(), {}, ())
-
-
-def test_few_values_span_from_the_lowest_to_the_highest() -> None:
-    assert interval([0.3]) == (0.3, 0.3)
-    assert interval([0.3, 0.1]) == (0.1, 0.3)
-
-
-def test_the_bootstrap_interval_is_the_same_every_time_and_holds_the_right_share() -> None:
-    values = [0.1, 0.2, 0.3, 0.4, 0.5]
-    assert interval(values) == interval(values)
-    # the median of five draws is at most the lowest value when at least three of them are:
-    # Σ_{k≥3} C(5,k) 0.2^k 0.8^(5−k) = 0.0579 > 0.025, so the 2.5 % quantile is the lowest value itself
-    assert interval(values) == (0.1, 0.5)
-    # with eleven values six of the draws would have to be the lowest: far rarer than 2.5 %
-    low, high = interval(list(np.arange(11) / 10))
-    assert 0.0 < low < 0.5 < high < 1.0
 
 
 def test_a_curve_is_the_median_over_the_seeds_that_got_that_far() -> None:

@@ -1,7 +1,10 @@
 """A comparison that was killed, stopped, extended or run elsewhere gives the table of one that nobody disturbed."""
 
+import contextlib
 import json
+import multiprocessing
 import os
+import random
 import re
 import shutil
 import signal
@@ -10,6 +13,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +102,31 @@ def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str] | Non
 def steps_made(out: Path) -> int:
     """Lines in all metrics.jsonl of a comparison."""
     return sum(path.read_bytes().count(b"\n") for path in out.glob("runs/*/metrics.jsonl"))
+
+
+def outlived(process: ForkProcess, folder: Path, num_changes: int) -> int | None:
+    """The exit code of a process, or None if it was killed as soon as so many changes were seen in a folder."""
+    seen = changes(folder)
+    while process.is_alive():
+        changed = changes(folder) - seen
+        seen |= changed
+        num_changes -= len(changed)
+        if num_changes <= 0:
+            process.kill()
+            process.join()
+            return None
+        time.sleep(0.001)
+    return process.exitcode
+
+
+def changes(folder: Path) -> set[tuple[str, int]]:
+    """Every file below a folder with the moment it was last written, however fast they come and go."""
+    found = set()
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                found.add((f"{place}/{name}", os.stat(f"{place}/{name}").st_mtime_ns))
+    return found
 
 
 def worker_of(run: Path) -> dict[str, Any] | None:
@@ -203,6 +232,22 @@ def test_a_comparison_that_is_killed_and_stopped_ends_like_an_undisturbed_one(
     assert max(sessions) == 3
 
 
+def test_a_comparison_that_is_killed_at_any_moment_ends_like_an_undisturbed_one(
+    undisturbed: Path, tmp_path: Path, here: None
+) -> None:
+    out, rng, kills, code = tmp_path / "sweep", random.Random(0), 0, None
+    context = multiprocessing.get_context("fork")  # nothing to import: strikes fall on the work, not on its start
+    while code is None:
+        process = context.Process(target=stochflow.compare, kwargs={**ARGUMENTS, "out": out})
+        process.start()
+        # short lives come first, so that every stage of a start is hit; later ones get further and further
+        code = outlived(process, out, num_changes=rng.randint(1, 12 if kills < 10 else 10 * kills))
+        kills += code is None
+    assert code == 0
+    assert kills >= 10
+    assert_same_results(out, undisturbed)
+
+
 def test_finished_runs_are_not_touched_again(copy: Path, here: None) -> None:
     before = snapshot(copy / "runs")
     stochflow.compare(**ARGUMENTS, out=copy)
@@ -241,6 +286,46 @@ def test_runs_that_were_made_with_other_settings_are_refused(copy: Path) -> None
     config.write_text(config.read_text(encoding="utf-8").replace("beta: 3.0", "beta: 2.0"), encoding="utf-8")
     with pytest.raises(ConfigError, match=r"tfbind8-sgfn-db-0\.1-seed0 was made with another 'reward'"):
         stochflow.compare(out=copy)
+
+
+@pytest.mark.parametrize(
+    "content", ["5", "null", "[1]", '{"cpu_seconds": "x"}', '{"host": "", "pid": 1, "sessions": 1, "cpu_seconds": NaN}']
+)
+def test_a_damaged_worker_file_costs_the_cpu_seconds_alone(content: str, copy: Path, here: None) -> None:
+    finished, unfinished = (copy / "runs" / f"tfbind8-sgfn-db-0.1-seed{seed}" for seed in (0, 1))
+    for run in (finished, unfinished):
+        (run / USAGE).write_text(content, encoding="utf-8")
+    (unfinished / "summary.json").unlink()
+    found = stochflow.compare(out=copy)
+    assert (found.missing, found.failures) == ([], {})
+    assert found.frame["cpu_seconds"].isna().tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize("name", ["results.csv", "results.parquet"])
+def test_a_table_that_cannot_be_written_is_named(name: str, copy: Path) -> None:
+    (copy / name).unlink()
+    (copy / name).mkdir()
+    with pytest.raises(ConfigError, match=rf"cannot write .*/{name} \(Is a directory\); free the space or remove"):
+        stochflow.compare(out=copy)
+
+
+def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"File name too long\); choose another --out"):
+        stochflow.compare(out=tmp_path / ("a" * 300))
+
+
+def test_channels_with_and_without_a_number_share_a_printed_table(
+    copy: Path, here: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back what the command line replaces
+    monkeypatch.setattr(sys, "argv", ["stochflow", "compare", "--noise", "none", "--out", str(copy)])
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 0
+    printed = capsys.readouterr().out
+    for noise in ("0.1", "none"):
+        assert f"tfbind8, noise {noise}, 400 trajectories" in printed
+    assert len(re.findall(r"│ sgfn-\S+ .*│ +\d\.\d{3} │ .* 2/2 │", printed)) == 4
 
 
 def test_two_comparisons_do_not_share_a_folder(copy: Path) -> None:

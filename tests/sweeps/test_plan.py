@@ -104,6 +104,7 @@ def test_two_matrix_files_of_one_name_are_refused(tmp_path: Path) -> None:
         ({"noise": 0.25}, "'noise'"),
         ({"seeds": "five"}, "'seeds'"),
         ({"seeds": 0}, "'seeds'"),
+        ({"trajectories": 10**400}, "'trajectories'"),
         ({"jobs": 0}, "'jobs'"),
         ({"engine": "slurm"}, "'engine'"),
         ({"settings": ["model.width=8"]}, "'settings'"),
@@ -127,6 +128,9 @@ def test_what_is_no_specification_is_one_sentence(given: dict[str, Any], words: 
         ({"noise": [0.1, 1.5]}, "noise is 1.5"),
         ({"noise": ["loud"]}, "'loud'"),
         ({"settings": {"model": {"widht": 8}}}, "unknown setting 'model.widht'"),
+        ({"settings": {"device": "abacus"}}, "device 'abacus' is not available here"),
+        ({"settings": {"evaluation": {"reference": "nowhere.csv"}}}, "nowhere.csv"),
+        ({"noise": ["dna-synthesis", "dna-synthesis:0.01"]}, "leave one of the channels away"),
     ],
 )
 def test_a_run_that_cannot_be_is_found_before_any_starts(given: dict[str, Any], words: str, tmp_path: Path) -> None:

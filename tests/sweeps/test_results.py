@@ -8,7 +8,7 @@ import pytest
 
 from stochflow.config import resolve
 from stochflow.sweeps.plan import PlannedRun
-from stochflow.sweeps.results import COLUMNS, Results, Standing, interval, standings
+from stochflow.sweeps.results import COLUMNS, Results, Standing, standings
 
 CONFIG = resolve([])
 
@@ -33,27 +33,6 @@ def standing_of(
         rows += [{"run": f"{failed}-{num_seeds - 1}", "method": failed, "status": "failed", "error": "it broke"}]
     (standing,) = standings(pd.DataFrame(rows, columns=COLUMNS), runs)
     return standing
-
-
-def test_the_interval_is_the_same_on_every_call() -> None:
-    values = [0.31, 0.27, 0.45, 0.29, 0.36]
-    assert interval(values) == interval(values)
-    low, high = interval(values)
-    assert min(values) <= low < 0.31 < high <= max(values)
-
-
-def test_the_interval_covers_the_median_about_as_often_as_it_says() -> None:
-    # medians of 25 draws of a uniform law, the draws being quantiles in an order that repeats nothing
-    draws = [[(i * 0.6180339887 + j * 0.7548776662 + i * j * 0.0569840291) % 1 for i in range(25)] for j in range(60)]
-    covered = [low <= 0.5 <= high for low, high in map(interval, draws)]
-    assert sum(covered) / len(covered) > 0.85
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"), [([0.4], (0.4, 0.4)), ([0.5, 0.3], (0.3, 0.5)), ([0.2] * 5, (0.2, 0.2))]
-)
-def test_few_or_equal_values_have_a_plain_interval(values: list[float], expected: tuple[float, float]) -> None:
-    assert interval(values) == expected
 
 
 def test_a_winner_is_clear_of_every_other() -> None:

@@ -1,13 +1,11 @@
 """The command that makes a run again, from its stored config."""
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import yaml
-
 from stochflow.channel_config import parse_noise
-from stochflow.config import ChannelConfig, Config, parse_assignment, resolve
+from stochflow.config import ChannelConfig, Config, leaves, parse_assignment, resolve, yaml_line
 from stochflow.errors import StochflowError
 from stochflow.methods import method_settings
 
@@ -66,7 +64,7 @@ def _axes(configs: Sequence[Config]) -> dict[str, list[str]] | None:
 def _common_changes(configs: Sequence[Config]) -> list[str] | None:
     """Assignments that make every config from its method's own settings; None when there are no common ones."""
     changed = list(dict.fromkeys(text for config in configs for text in assignments(config)))
-    changed += [f"device={_yaml(device)}" for device in {config.device for config in configs} - {"auto"}]
+    changed += [f"device={yaml_line(device)}" for device in {config.device for config in configs} - {"auto"}]
     layers = [parse_assignment(text) for text in changed]
     for config in configs:
         flags = config.model_dump(include={"task", "method", "seed", "channel", "budget"}, exclude_none=True)
@@ -84,9 +82,9 @@ def assignments(config: Config) -> list[str]:
     noise = noise_flag(config.channel)
     if noise is not None:
         flags["channel"] = parse_noise(noise)
-    given = dict(_leaves(resolve([method_settings(config.method), flags]).model_dump(mode="json")))
-    wanted = dict(_leaves(config.model_dump(mode="json")))
-    return [f"{name}={_yaml(value)}" for name, value in wanted.items() if given[name] != value]
+    given = dict(leaves(resolve([method_settings(config.method), flags]).model_dump(mode="json")))
+    wanted = dict(leaves(config.model_dump(mode="json")))
+    return [f"{name}={yaml_line(value)}" for name, value in wanted.items() if given[name] != value]
 
 
 def peculiarities(config: Config) -> tuple[str, ...]:
@@ -121,17 +119,3 @@ def _noise_words(channel: ChannelConfig) -> list[str]:
 def _budget_words(config: Config) -> list[str]:
     budget = config.budget.model_dump(exclude_none=True)
     return [word for name, value in budget.items() for word in (f"--{name}", str(value))]
-
-
-def _leaves(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
-
-
-def _yaml(value: Any) -> str:
-    """A value on one line, as `--set` reads it."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
-    return text.strip().removesuffix("...").strip()

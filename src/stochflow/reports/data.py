@@ -1,6 +1,7 @@
 """What run directories hold, read without trust: whatever is missing or damaged becomes a sentence for the page."""
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,9 +77,9 @@ class Source:
 
 def read_source(path: Path) -> Source:
     """The run in a folder, or all runs in its `runs/`; a run of a sweep that cannot be read is named and left out."""
-    if (path / CONFIG).is_file():
+    if os.path.isfile(path / CONFIG):
         return Source(path, [read_run(path)], is_sweep=False)
-    if not path.is_dir():
+    if not os.path.isdir(path):
         raise DataError(
             f"{path} is not a folder; give a run directory of `stochflow train`, or a sweep that holds runs/"
         )
@@ -135,7 +136,11 @@ def _metrics(directory: RunDirectory, problems: list[str]) -> pd.DataFrame:
     except OSError:
         problems.append("There is no metrics.jsonl that can be read, so there are no curves.")
         return pd.DataFrame()
-    frame = directory.metrics().apply(pd.to_numeric, errors="coerce")
+    try:
+        frame = directory.metrics().apply(pd.to_numeric, errors="coerce")
+    except OverflowError:
+        problems.append("The metrics.jsonl holds a number too large to be one, so there are no curves.")
+        return pd.DataFrame()
     num_damaged = num_lines - len(frame)
     if num_damaged:
         lines = "1 line" if num_damaged == 1 else f"{num_damaged} lines"
@@ -160,7 +165,7 @@ def _samples(path: Path, problems: list[str]) -> pd.DataFrame:
     for name in SAMPLE_NUMBERS:
         rows[name] = pd.to_numeric(rows[name], errors="coerce")
     rows["drawn"] = rows.groupby("sequence")["sequence"].transform("size")
-    distinct = rows.drop_duplicates("sequence").dropna()
+    distinct = rows[rows["sequence"] != ""].drop_duplicates("sequence").dropna()
     return distinct.sort_values(["score", "sequence"], ascending=[False, True], ignore_index=True)
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from stochflow.metrics.intervals import median_interval
 from stochflow.reports.exact import Channels, Landscape, thinned
-from stochflow.reports.groups import Group, Measure, curve, interval
+from stochflow.reports.groups import Group, Measure, curve
 
 Trace = dict[str, Any]
 
@@ -54,7 +55,7 @@ def regret_bars(groups: Sequence[Group], measure: Measure) -> Figure:
             if group.method == method and (values := group.values(measure.key))
         ]
         medians = [float(np.median(values)) for _, values in rows]
-        bounds = [interval(values) for _, values in rows]
+        bounds = [median_interval(values) for _, values in rows]
         traces.append(
             {
                 "type": "bar",

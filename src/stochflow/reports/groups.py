@@ -4,14 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from stochflow.reports.commands import peculiarities
 from stochflow.reports.data import RunRecord
-
-MIN_BOOTSTRAP = 3
-CONFIDENCE = 0.95
-_NUM_RESAMPLES = 2000
 
 
 @dataclass(frozen=True)
@@ -92,22 +87,6 @@ def grouped(runs: Sequence[RunRecord]) -> list[Group]:
         own = [text for text in details[run.path] if text not in common]
         members.setdefault((condition, " ".join([run.config.method, *own])), []).append(run)
     return [Group(*key, tuple(found)) for key, found in sorted(members.items())]
-
-
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Bootstrap interval of the median at 95 per cent; lowest and highest for fewer than three values."""
-    if len(values) < MIN_BOOTSTRAP:
-        return min(values), max(values)
-    # the percentile method: the median of few values has no smooth distribution that BCa could correct
-    result = stats.bootstrap(
-        (np.asarray(values),),
-        np.median,
-        confidence_level=CONFIDENCE,
-        n_resamples=_NUM_RESAMPLES,
-        method="percentile",
-        rng=0,
-    )
-    return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,17 @@
 """The report: run directories in, one HTML page out."""
 
+import os
 from pathlib import Path
 
 from stochflow.config import dump_yaml
 from stochflow.errors import ConfigError
+from stochflow.metrics.intervals import median_interval
 from stochflow.pages.page import assemble, plotly_js, versions, write_page
 from stochflow.reports import figures, markup
 from stochflow.reports.commands import compare_command, train_command
 from stochflow.reports.data import RunRecord, Source, read_source
 from stochflow.reports.detail import detail
-from stochflow.reports.groups import MEASURES, Group, grouped, interval, measures_of
+from stochflow.reports.groups import MEASURES, Group, grouped, measures_of
 from stochflow.reports.markup import Charts, Column
 from stochflow.reports.template import SCRIPT, STYLE
 
@@ -24,7 +26,7 @@ def write_report(path: Path, out: Path | None = None) -> Path:
     target = path / REPORT if out is None else out
     if target.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"the report is an HTML page, but --out is {target}; give a name that ends in .html")
-    if target.is_dir():
+    if os.path.isdir(target):
         raise ConfigError(f"{target} is a folder; choose a file for --out")
     plotly = plotly_js("the report")
     source = read_source(path)
@@ -86,7 +88,7 @@ def _headline(groups: list[Group], charts: Charts) -> str:
     for group in groups:
         values = sorted(group.values(measure.key))
         if values:
-            low, high = interval(values)
+            low, high = median_interval(values)
             median = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
             rows.append(
                 (group.method, group.condition, len(values), median, f"{markup.shown(low)} to {markup.shown(high)}")

@@ -12,6 +12,7 @@ from filelock import Timeout
 from stochflow import api
 from stochflow.config import merge, parse_assignment, read_yaml
 from stochflow.errors import ConfigError
+from stochflow.runs import unwritable
 from stochflow.sweeps.local import LocalEngine
 from stochflow.sweeps.plan import PlannedRun, SweepConfig, check_existing, plan, specify, store
 from stochflow.sweeps.progress import State, Watch
@@ -105,7 +106,7 @@ def compare(
     except Timeout:
         raise ConfigError(f"another comparison is at work in {path}; wait for it or choose another --out") from None
     except OSError as error:
-        raise ConfigError(f"cannot write to {path} ({error.strerror}); choose another --out") from None
+        raise unwritable(path, error) from None
     with alone:
         store(path, spec)
         sweep = _Sweep(path.resolve(), spec, runs)

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
@@ -93,15 +94,23 @@ class LocalEngine:
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
         process = context.Process(target=_serve, args=(there,), daemon=True)
-        process.start()
+        resource_tracker.ensure_running()  # its start would open the mask again
+        # inherited: a Ctrl-C that comes before the worker can ignore it; ours waits and is heard afterwards
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         there.close()  # only the worker holds its end: when it dies, we hear of it
         self._workers.append(_Worker(process, here))
         return self._workers[-1]
 
 
 def _serve(connection: Connection) -> None:
-    """The life of a worker: take a job, do it, answer, until nobody asks any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means
+    """The life of a worker: take a job, do it, answer, until nobody asks any more.
+
+    Ctrl-C reaches the whole group, but a worker is born deaf to it: the parent decides what it means.
+    """
     threading.Thread(target=_follow_parent, daemon=True).start()
     torch.set_num_threads(1)
     while True:

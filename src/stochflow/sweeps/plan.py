@@ -11,12 +11,13 @@ from pydantic import Field, ValidationError, field_validator
 
 from stochflow import api
 from stochflow.channel_config import make_channel, parse_noise, with_matrix_inside
-from stochflow.config import Config, Settings, read_yaml, sentence_of
+from stochflow.config import MOST, Config, Settings, read_yaml, sentence_of
 from stochflow.errors import ConfigError
+from stochflow.experiment import choose_device, reference_tokens
 from stochflow.files import write_atomically
 from stochflow.methods import METHODS
-from stochflow.runs import RunDirectory
-from stochflow.tasks import TASKS, make_task
+from stochflow.runs import RunDirectory, unwritable
+from stochflow.tasks import TASKS, Task, make_task
 
 SPECIFICATION = "sweep.yaml"
 RUNS = "runs"
@@ -39,7 +40,7 @@ class SweepConfig(Settings):
     methods: list[str] = Field(["sgfn-kl", "sgfn-db"], min_length=1, description="Method names, or all.")
     noise: list[float | str] = Field([0.25], min_length=1, description="Channels, each as for `train --noise`.")
     seeds: int = Field(5, ge=1, le=10_000, description="Runs per method; their seeds count from 0.")
-    trajectories: int = Field(32_000, ge=1, description="Budget of every run.")
+    trajectories: int = Field(32_000, ge=1, le=MOST, description="Budget of every run.")
     settings: dict[str, Any] = Field({}, description="Settings of every run, as in `train --config`.")
     jobs: int | None = Field(None, ge=1, le=10_000, description="Runs at a time; by default one per core.")
     engine: Literal["local", "ray"] = Field("local", description="Processes on this machine, or a Ray cluster.")
@@ -95,7 +96,7 @@ class PlannedRun:
 def specify(path: Path, given: Mapping[str, Any]) -> SweepConfig:
     """The comparison in `path`, as given now; one that is there already may grow, but not change."""
     given = {name: _all(name, value) for name, value in given.items()}
-    if not (path / SPECIFICATION).exists():
+    if not os.path.exists(path / SPECIFICATION):
         _check_free(path)
         return _checked(given)
     stored = _checked(read_yaml(path / SPECIFICATION))
@@ -119,7 +120,9 @@ def plan(spec: SweepConfig) -> list[PlannedRun]:
     names = [run.name for run in runs]
     for run in runs[:: spec.seeds]:
         if names.count(run.name) > 1:
-            raise ConfigError(f"two runs would be called {run.name}; rename one of the matrix files")
+            raise ConfigError(
+                f"two runs would be called {run.name}; leave one of the channels away, or rename its matrix file"
+            )
     return runs
 
 
@@ -144,7 +147,7 @@ def store(path: Path, spec: SweepConfig) -> None:
         write_atomically(path / SPECIFICATION, text)
         (path / RUNS).mkdir(exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"cannot write to {path} ({error.strerror}); choose another --out") from None
+        raise unwritable(path, error) from None
 
 
 def _runs(spec: SweepConfig) -> Iterator[PlannedRun]:
@@ -159,13 +162,22 @@ def _runs(spec: SweepConfig) -> Iterator[PlannedRun]:
                     "budget": {"trajectories": spec.trajectories},
                 }
                 config = api.resolve_config([spec.settings, layer])
-                make_channel(config.channel, task.num_tokens, task.length)
+                _check_surroundings(spec, config, task)
                 label = noise if config.channel.file is None else Path(config.channel.file).stem
                 for seed in range(spec.seeds):
                     seeded = config.model_copy(update={"seed": seed})
                     name = api.default_path(seeded).name
                     whole = seeded.model_copy(update={"channel": with_matrix_inside(seeded.channel)})
                     yield PlannedRun(name, task_name, method, label, seed, whole)
+
+
+def _check_surroundings(spec: SweepConfig, config: Config, task: Task) -> None:
+    """What a run needs beyond its settings must be there before the first one starts."""
+    make_channel(config.channel, task.num_tokens, task.length)
+    if config.evaluation.reference is not None:
+        reference_tokens(Path(config.evaluation.reference), task)
+    if spec.engine == "local":  # machines of a cluster have devices of their own
+        choose_device(config.device)
 
 
 def _checked(given: Mapping[str, Any]) -> SweepConfig:
@@ -183,9 +195,7 @@ def _check_free(path: Path) -> None:
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out"
-        ) from None
+        raise unwritable(path, error) from None
     raise ConfigError(f"{path} exists and holds no comparison; choose another --out")
 
 

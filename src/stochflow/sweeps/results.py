@@ -10,17 +10,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import bootstrap
 
+from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary
 from stochflow.files import write_atomically
+from stochflow.metrics.intervals import LEVEL, MIN_VALUES, median_interval
 from stochflow.sweeps.plan import RUNS, PlannedRun
 from stochflow.sweeps.work import cpu_seconds, finished_summary
 
 CSV, PARQUET = "results.csv", "results.parquet"
-LEVEL = 0.95
-MIN_SEEDS = 3  # fewer have no interval worth the name
-_RESAMPLES = 9999
 _FIRST = ["run", "task", "method", "noise", "seed", "status", "error"]
 _LAST = ["log_z_error", "cpu_seconds"]
 COLUMNS = [*_FIRST, *(name for name in Summary.model_fields if name not in _FIRST), *_LAST]
@@ -75,14 +73,23 @@ class Results:
     def write(self) -> None:
         """Replace results.csv and, where pyarrow is installed, results.parquet."""
         frame = self.frame()
-        write_atomically(self._path / CSV, frame.to_csv(index=False))
+        self._replace(CSV, frame.to_csv(index=False).encode())
         buffer = io.BytesIO()
         try:
             frame.to_parquet(buffer, index=False)
         except ImportError:
             warnings.warn(f"{PARQUET} needs pyarrow; run `pip install 'stochflow[parquet]'`", stacklevel=2)
             return
-        write_atomically(self._path / PARQUET, buffer.getvalue())
+        self._replace(PARQUET, buffer.getvalue())
+
+    def _replace(self, name: str, content: bytes) -> None:
+        path = self._path / name
+        try:
+            write_atomically(path, content)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot write {path} ({error.strerror}); free the space or remove what is in its place, and go on"
+            ) from None
 
     def _read(self, name: str) -> None:
         path = self._path / RUNS / name
@@ -148,21 +155,6 @@ def standings(frame: pd.DataFrame, runs: Sequence[PlannedRun]) -> list[Standing]
     ]
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Percentile bootstrap interval of the median, the same on every call; lowest and highest of fewer than three."""
-    if len(values) < MIN_SEEDS:
-        return min(values), max(values)
-    found = bootstrap(
-        (np.asarray(values, dtype=float),),
-        np.median,
-        n_resamples=_RESAMPLES,
-        confidence_level=LEVEL,
-        method="percentile",
-        rng=0,
-    ).confidence_interval
-    return float(found.low), float(found.high)
-
-
 def _standing(frame: pd.DataFrame, runs: list[PlannedRun], task: str, noise: float | str) -> Standing:
     names = [run.name for run in runs]
     finished = frame[frame["run"].isin(names) & (frame["status"] == "finished")]
@@ -174,7 +166,7 @@ def _standing(frame: pd.DataFrame, runs: list[PlannedRun], task: str, noise: flo
     ]
     sign = 1.0 if metric == "regret" else -1.0
     entries.sort(key=lambda entry: math.inf if entry.median is None else sign * entry.median)
-    few = any(entry.runs < MIN_SEEDS for entry in entries)
+    few = any(entry.runs < MIN_VALUES for entry in entries)
     described = "lowest and highest" if few else f"{LEVEL:.0%} bootstrap"
     winner, verdict = _verdict(entries, sign)
     return Standing(task, noise, metric, described, entries, winner, verdict)
@@ -184,7 +176,7 @@ def _entry(method: str, values: pd.Series, planned: int) -> Entry:
     if values.empty:
         return Entry(method, 0, planned, None, None, None)
     numbers = values.astype(float).tolist()
-    return Entry(method, len(numbers), planned, float(np.median(numbers)), *interval(numbers))
+    return Entry(method, len(numbers), planned, float(np.median(numbers)), *median_interval(numbers))
 
 
 def _verdict(entries: list[Entry], sign: float) -> tuple[str | None, str]:
@@ -194,8 +186,8 @@ def _verdict(entries: list[Entry], sign: float) -> tuple[str | None, str]:
     incomplete = [entry.method for entry in entries if entry.runs < entry.planned]
     if incomplete:
         return None, f"No clear winner yet: runs of {_listed(incomplete)} are missing."
-    if entries[0].planned < MIN_SEEDS:
-        return None, f"No clear winner: fewer than {MIN_SEEDS} seeds; shown are the lowest and the highest."
+    if entries[0].planned < MIN_VALUES:
+        return None, f"No clear winner: fewer than {MIN_VALUES} seeds; shown are the lowest and the highest."
     best, *others = entries
     close = [entry.method for entry in others if not _clear(best, entry, sign)]
     if close:

@@ -1,6 +1,5 @@
 """What a worker does with one run, whichever engine it belongs to: start it, go on with it, or leave it alone."""
 
-import json
 import os
 import platform
 import time
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from pydantic import BaseModel, Field
 
 from stochflow import api
 from stochflow.errors import DataError, StochflowError
@@ -49,6 +49,15 @@ class Outcome:
     warnings: tuple[str, ...] = ()
 
 
+class Usage(BaseModel):
+    """What `worker.json` of a run holds: who works on it, how often it was taken up, CPU time over all sessions."""
+
+    host: str
+    pid: int
+    sessions: int = Field(ge=0)
+    cpu_seconds: float = Field(ge=0, allow_inf_nan=False)
+
+
 def execute(job: Job) -> Outcome:
     """Take a run to its end, from its checkpoint if it has one. Errors come back as a sentence, not as exceptions."""
     with warnings.catch_warnings(record=True) as caught:
@@ -68,7 +77,8 @@ def finished_summary(path: Path) -> Summary | None:
 
 def cpu_seconds(path: Path) -> float | None:
     """CPU time that all workers together spent on a run."""
-    return _read_usage(path).get("cpu_seconds")
+    usage = _read_usage(path)
+    return None if usage is None else usage.cpu_seconds
 
 
 def lock(sweep: Path, name: str) -> FileLock:
@@ -83,7 +93,7 @@ class Meter:
     def __init__(self, path: Path) -> None:
         self._path = path
         before = _read_usage(path)
-        self._spent, self._sessions = before.get("cpu_seconds", 0.0), before.get("sessions", 0) + 1
+        self._spent, self._sessions = (0.0, 1) if before is None else (before.cpu_seconds, before.sessions + 1)
         self._started, self._next = time.process_time(), 0.0
 
     def listen(self, record: dict[str, float], progress: float) -> None:
@@ -92,13 +102,13 @@ class Meter:
 
     def write(self) -> None:
         self._next = time.monotonic() + _USAGE_EVERY
-        usage = {
-            "host": platform.node(),
-            "pid": os.getpid(),
-            "sessions": self._sessions,
-            "cpu_seconds": round(self._spent + time.process_time() - self._started, 3),
-        }
-        write_atomically(self._path / USAGE, json.dumps(usage, indent=2) + "\n")
+        usage = Usage(
+            host=platform.node(),
+            pid=os.getpid(),
+            sessions=self._sessions,
+            cpu_seconds=round(self._spent + time.process_time() - self._started, 3),
+        )
+        write_atomically(self._path / USAGE, usage.model_dump_json(indent=2) + "\n")
 
 
 def _attempt(job: Job) -> tuple[str, str]:
@@ -136,8 +146,9 @@ def _train(job: Job) -> str:
     return run.summary.status
 
 
-def _read_usage(path: Path) -> dict[str, Any]:
+def _read_usage(path: Path) -> Usage | None:
+    """None for a run that nobody has worked on yet, or whose file is damaged: the count begins anew."""
     try:
-        return dict(json.loads((path / USAGE).read_text(encoding="utf-8")))
+        return Usage.model_validate_json((path / USAGE).read_bytes())
     except (OSError, ValueError):
-        return {}
+        return None
