@@ -111,6 +111,30 @@ def test_every_command_explains_each_of_its_options(command: str, run_cli: Stoch
             assert any(option in result.out for option in parameter.opts), parameter.name
 
 
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("bits:120,8,tfbind8", ["bits:120,8", "tfbind8"]),
+        ("tfbind8, ehrlich:32,32,4,4 ,rna-fold:14,", ["tfbind8", "ehrlich:32,32,4,4", "rna-fold:14"]),
+    ],
+)
+def test_a_list_of_tasks_keeps_the_numbers_of_a_name_together(text: str, names: list[str]) -> None:
+    assert cli._task_list(text) == names
+
+
+def test_a_task_whose_package_is_missing_is_listed_with_the_remedy(
+    run_cli: Stochflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> object:
+        raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+    monkeypatch.setattr("stochflow.optional.import_module", missing)
+    result = run_cli("tasks")
+    assert result.code == 0
+    assert "rna-fold:14" in result.out
+    assert "RNA is not installed" in " ".join(result.out.split())
+
+
 def test_tasks_and_methods_are_listed_by_name(run_cli: Stochflow) -> None:
     result = run_cli("tasks")
     assert result.code == 0
