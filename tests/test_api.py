@@ -153,7 +153,7 @@ def test_a_config_may_be_a_dictionary_or_a_file(tmp_path: Path, monkeypatch: pyt
     class ReachedError(Exception):
         pass
 
-    def build(config: stochflow.config.Config) -> None:  # type: ignore[name-defined]
+    def build(config: stochflow.config.Config, **_: object) -> None:  # type: ignore[name-defined]
         raise ReachedError(config)
 
     monkeypatch.setattr("stochflow.experiment.build", build)
@@ -205,6 +205,10 @@ def test_train_takes_the_options_of_the_command_line() -> None:
     for repeatable in ("settings", "track"):
         assert function.pop(repeatable) == ()
         assert command.pop(repeatable) is None
+    # one argument of the function, one flag for each rule
+    assert function.pop("constraints") is None
+    rules = [command.pop(rule) for rule in ("forbid", "gc", "fixed", "max_homopolymer", "symmetric")]
+    assert not any(rules)
     assert list(command) == list(function)
     assert command == function
 
@@ -245,6 +249,8 @@ def test_the_defaults_in_the_help_are_the_ones_in_use() -> None:
         "seed": config.seed,
         "trajectories": config.budget.trajectories,
         "device": config.device,
+        "sequence_column": config.table.sequence_column,
+        "score_column": config.table.score_column,
     }
     stated = {}
     for name, parameter in inspect.signature(cli.train).parameters.items():

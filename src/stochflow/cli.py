@@ -61,10 +61,8 @@ Track = Annotated[
     list[str] | None,
     typer.Option("--track", metavar="tensorboard|wandb|mlflow", help="Also log to this tracker; repeatable."),
 ]
-RewardNoise = Annotated[
-    str | None,
-    typer.Option(help="Noise of a measurement: none, replicate, gaussian (by the table) or gaussian:0.1."),
-]
+REWARD_NOISE = typer.Option(help="Noise of a measurement: none, replicate, gaussian (by the table) or gaussian:0.1.")
+RewardNoise = Annotated[str | None, REWARD_NOISE]
 ScoreSamples = Annotated[
     bool, typer.Option("--score-samples", help="Ask the oracle also for drawn designs that were never paid for.")
 ]
@@ -290,11 +288,11 @@ def exact(
     noise: Annotated[str, typer.Option(help=NOISE_HELP)] = "0.25",
     beta: Annotated[float, typer.Option(help="Reward exponent.")] = 3.0,
     floor: Annotated[float, typer.Option(help="Smallest reward, after the power.")] = 1e-6,
-    reward_noise: RewardNoise = None,
+    reward_noise: Annotated[str, REWARD_NOISE] = "none",
     as_json: AsJson = False,
 ) -> None:
     """Print the best that ANY policy can do under this noise, without training."""
-    result = api.exact(task, noise=noise, beta=beta, floor=floor, reward_noise=reward_noise or "none")
+    result = api.exact(task, noise=noise, beta=beta, floor=floor, reward_noise=reward_noise)
     if as_json:
         print(json.dumps(result, indent=2))
         return

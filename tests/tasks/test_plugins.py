@@ -90,5 +90,5 @@ def test_a_broken_task_is_refused_with_its_package(package: Path, name: str) -> 
 
 
 def test_an_unknown_name_lists_the_others_too(package: Path) -> None:
-    with pytest.raises(ConfigError, match=r"unknown task 'end'; choose one of: .*ends.*tfbind8"):
+    with pytest.raises(ConfigError, match=r"unknown task 'end'; choose one of: tfbind8.*ends"):
         make_task("end")
