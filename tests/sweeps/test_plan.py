@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stochflow.errors import ConfigError
+from stochflow.errors import ConfigError, StochflowError
 from stochflow.methods import METHODS
 from stochflow.sweeps.plan import SweepConfig, plan, specify, store
 from stochflow.tasks import TASKS
@@ -134,7 +134,7 @@ def test_what_is_no_specification_is_one_sentence(given: dict[str, Any], words: 
     ],
 )
 def test_a_run_that_cannot_be_is_found_before_any_starts(given: dict[str, Any], words: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(StochflowError) as caught:
         plan(specify(tmp_path / "sweep", given))
     assert words in str(caught.value)
 
