@@ -1,6 +1,7 @@
 """A comparison that was killed, stopped, extended or run elsewhere gives the table of one that nobody disturbed."""
 
 import contextlib
+import errno
 import json
 import multiprocessing
 import os
@@ -24,6 +25,7 @@ import stochflow
 from stochflow import cli
 from stochflow.config import merge, parse_assignment
 from stochflow.errors import ConfigError
+from stochflow.runs import RunDirectory
 from stochflow.sweeps import compare
 from stochflow.sweeps.local import LocalEngine
 from stochflow.sweeps.plan import plan, specify
@@ -404,6 +406,17 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again(undistur
     shutil.copytree(undisturbed / "runs" / job.name, job.path, ignore=lambda *_: {"checkpoint", "summary.json"})
     assert execute(job).status == "finished"
     assert stochflow.load(job.path).metrics["step"].tolist() == list(range(1, 26))
+
+
+def test_a_full_disk_fails_a_run_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    job = jobs_of(tmp_path / "sweep")[0]
+    monkeypatch.setattr(RunDirectory, "append_metrics", full)
+    outcome = execute(job)
+    assert outcome.status == "failed"
+    assert outcome.error == "a file: No space left on device; free the space or choose another --out"
 
 
 def test_progress_is_read_from_the_run_directories(undisturbed: Path, tmp_path: Path) -> None:

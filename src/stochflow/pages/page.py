@@ -41,7 +41,9 @@ def write_page(path: Path, page: str) -> None:
     try:
         write_atomically(path, page)
     except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror}); give a path in a folder that exists") from None
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror}); choose a folder that exists and has room"
+        ) from None
 
 
 def versions() -> str:

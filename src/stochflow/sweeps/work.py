@@ -120,6 +120,8 @@ def _attempt(job: Job) -> tuple[str, str]:
         return "failed", "another process works on this run; end it and start again"
     except StochflowError as error:
         return "failed", str(error)
+    except OSError as error:
+        return "failed", f"{error.filename or 'a file'}: {error.strerror}; free the space or choose another --out"
     # one run that breaks in a way nobody foresaw must not take the others with it
     except Exception as error:
         return "failed", " ".join(f"{type(error).__name__}: {error}".split())
