@@ -3,6 +3,7 @@
 import json
 import struct
 import sys
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,14 @@ def wandb_records(folder: Path) -> list[Any]:
 
 
 def wandb_history(folder: Path) -> dict[int, dict[str, float]]:
+    """Records by step; a service of wandb's own writes the file, on a busy machine a moment after the run has ended."""
+    deadline = time.monotonic() + 30.0
+    while not (found := _wandb_history(folder)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return found
+
+
+def _wandb_history(folder: Path) -> dict[int, dict[str, float]]:
     found = {}
     for record in wandb_records(folder):
         if record.WhichOneof("record_type") == "history":

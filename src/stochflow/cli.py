@@ -321,11 +321,13 @@ def tasks() -> None:
         Column("source", no_wrap=True),
         "what it is",
     )
+    missing: dict[str, None] = {}
     for name in TASKS:
         try:
             found = make_task(name)
         except ConfigError as error:  # a package that this task needs is not installed
-            table.add_row(name, "", "", "", "", escape(str(error)))
+            table.add_row(name, "", "", "", "", "see below")
+            missing[str(error)] = None
             continue
         table.add_row(name, *_task_cells(found, found.source))
     for name, point in other_tasks().items():
@@ -336,6 +338,8 @@ def tasks() -> None:
             continue
         table.add_row(escape(name), *_task_cells(found, package_of(point)))
     console.print(table)
+    for sentence in missing:
+        console.print(sentence, highlight=False, markup=False)
     console.print(
         "What was not measured scores 0. Your own: `stochflow train --table FILE` or `--oracle MODULE:FUNCTION`.",
         highlight=False,
