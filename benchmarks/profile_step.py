@@ -50,7 +50,7 @@ def take_steps(trainer: Trainer, num: int) -> None:
 
 def print_stages(stats: pstats.Stats, num_steps: int, batch_size: int) -> None:
     """Share of each stage in the time of `train_step`, and the number of Python calls per trajectory."""
-    table = {(file.rsplit("/", 1)[-1], name): entry for (file, _, name), entry in stats.stats.items()}  # type: ignore[attr-defined]
+    table = {(file.rsplit("/", 1)[-1], name): entry for (file, _, name), entry in stats.stats.items()}  # type: ignore[attr-defined]  # stubs
     whole = table["trainer.py", "train_step"][3]
     calls = sum(entry[0] for entry in table.values())
     print(f"{1e3 * whole / num_steps:.1f} ms per step of {batch_size} trajectories")

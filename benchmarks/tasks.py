@@ -1,7 +1,7 @@
 """Regret on the measured tables: SGFN-KL on twelve factors, and three methods on `dmsc` and `gb1`.
 
     python -m benchmarks.tasks                                           # hours
-    python -m benchmarks.tasks --trajectories 2000 --seeds 1 --out /tmp/smoke
+    python -m benchmarks.tasks --trajectories 2000 --seeds 1 --out runs/smoke
 
 Runs are those of `stochflow compare`: the same command again goes on where it stopped. Every run becomes a row of
 `tasks.csv`, and the medians are printed as a table in Markdown.

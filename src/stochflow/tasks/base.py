@@ -101,13 +101,13 @@ class Task(ABC):
         """True for sequences that satisfy all constraints, [num_sequences]; None for a task without any."""
         return None
 
-    def check(self) -> None:  # noqa: B027
+    def check(self) -> None:  # noqa: B027  # most tasks have nothing to do here
         """Refuse what would fail at the first score, before a run is made; most tasks have nothing to fear."""
 
-    def open(self, directory: Path) -> None:  # noqa: B027
+    def open(self, directory: Path) -> None:  # noqa: B027  # most tasks have nothing to do here
         """Find what a run directory has paid for; most tasks keep nothing there."""
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:  # noqa: B027  # most tasks have nothing to do here
         """Let go of processes and files; the next score takes them up again."""
 
     @property
