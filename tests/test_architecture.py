@@ -15,7 +15,7 @@ ORDER = [
     ["errors"],
     ["seeding", "logmath", "files", "kmers", "metrics", "trajectory", "optional"],
     ["channels", "tasks", "config", "methods", "sequences", "replay", "checkpoint", "pages"],
-    ["enumerated", "models", "channel_config", "oracles", "constraints"],
+    ["enumerated", "models", "channel_config", "oracles", "constraints", "lengths"],
     ["planning", "rollout", "task_config"],
     ["policies"],
     ["objectives", "evaluation"],

@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 from stochflow import experiment as experiments
-from stochflow.channel_config import make_channel, parse_noise, with_matrix_inside
-from stochflow.config import Config, parse_assignment, read_yaml, resolve
+from stochflow.channel_config import parse_noise, with_matrix_inside
+from stochflow.config import Config, merge, parse_assignment, read_yaml, resolve
 from stochflow.enumerated.tree import infeasible_share
 from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary, Truth, draw, samples_frame
@@ -23,7 +23,14 @@ from stochflow.oracles.task import PREFIX, function_name
 from stochflow.reports.page import write_report
 from stochflow.runs import TABLE, RunDirectory, check_free
 from stochflow.seeding import Generators
-from stochflow.task_config import configured_task, copied_table, same_setting, table_name, with_table_pinned
+from stochflow.task_config import (
+    configured_channel,
+    configured_task,
+    copied_table,
+    same_setting,
+    table_name,
+    with_table_pinned,
+)
 from stochflow.tasks import TABLE_TASK, Reward
 from stochflow.trackers import Tracking
 
@@ -118,6 +125,9 @@ def train(
     *,
     oracle: str | Function | None = None,
     length: int | None = None,
+    variable_length: bool = False,
+    min_length: int | None = None,
+    max_length: int | None = None,
     alphabet: str | None = None,
     oracle_calls: int | None = None,
     oracle_cache: str | Path | None = None,
@@ -125,6 +135,8 @@ def train(
     constraints: Settings | None = None,
     method: str | None = None,
     noise: float | str | None = None,
+    deletion: float | None = None,
+    duplication: float | None = None,
     seed: int | None = None,
     trajectories: int | None = None,
     steps: int | None = None,
@@ -150,6 +162,9 @@ def train(
         oracle: "package.module:function" or the function itself, in the place of a task: it takes a list of strings
             and returns as many numbers that are not negative.
         length: letters of a design of the oracle.
+        variable_length: let designs of the oracle or the table differ in length, by a stop action.
+        min_length, max_length: fewest and most letters; either asks for variable length. A table has its own bounds by
+            default, and an oracle needs `max_length`.
         alphabet: of the oracle or the table: "dna", "rna", "protein", or the letters; a table has the first that fits
             by default.
         oracle_calls: a budget too: how many different designs, or noisy measurements, to pay for.
@@ -159,6 +174,8 @@ def train(
             symmetric.
         noise: slip α in [0, 1), "none", "dna-synthesis[:rate]", one α per position separated by commas, or the path
             of a CSV or YAML confusion matrix.
+        deletion, duplication: probabilities that an intended letter is not written, or written twice; they need
+            variable length.
         trajectories, steps, minutes: the budget; at most one of them.
         table: a CSV or TSV file of sequences and scores instead of a task; see docs/your-own-task.md.
         sequence_column, score_column, variance_column: its columns; several score columns, separated by commas, are
@@ -193,6 +210,7 @@ def train(
     flags["oracle"] = {name: value for name, value in about_oracle.items() if value is not None}
     if constraints:
         flags["constraints"] = dict(constraints)
+    flags = merge(flags, _length_flags(variable_length, min_length, max_length, deletion, duplication))
     function = None
     if oracle is not None:
         if task is not None:
@@ -266,7 +284,7 @@ def exact(
         raise ConfigError(
             f"task '{task}' is too large to enumerate, so its optimum cannot be computed; train it instead"
         )
-    channel = make_channel(config.channel, the_task.num_tokens, the_task.length)
+    channel = configured_channel(config.channel, the_task)
     truth = Truth(the_task, channel, Reward(**config.reward.model_dump()))
     result: dict[str, Any] = {"task": task, "noise": channel.noise, "beta": beta, **truth.optimum()}
     if channel.slip is not None:
@@ -301,6 +319,8 @@ def default_path(config: Config) -> Path:
         noise = channel.kind
     else:
         noise = f"{channel.kind.removeprefix('uniform-slip')}-{channel.noise}"
+    edits = {"deletion": channel.deletion, "duplication": channel.duplication}
+    noise += "".join(f"-{name}-{rate}" for name, rate in edits.items() if rate)
     text = re.sub(r"[^\w.]+", "-", noise).strip("-")
     task = config.task if config.table.file is None else table_name(config.table)
     task = re.sub(r"[^\w.]+", "-", task)
@@ -376,6 +396,19 @@ def _table_flags(task: str | None, columns: Mapping[str, str | None], reward_noi
     return flags
 
 
+def _length_flags(
+    variable: bool, min_length: int | None, max_length: int | None, deletion: float | None, duplication: float | None
+) -> dict[str, Any]:
+    """Settings of designs that differ in length."""
+    given: dict[str, dict[str, Any]] = {
+        "lengths": {"variable": variable or None, "min_length": min_length, "max_length": max_length},
+        "channel": {"deletion": deletion, "duplication": duplication},
+    }
+    return {
+        part: {name: value for name, value in settings.items() if value is not None} for part, settings in given.items()
+    }
+
+
 def _names_table(layer: Settings) -> bool:
     """True when settings name a table's file; whether they are valid is found out later."""
     return isinstance(layer.get("table"), Mapping) and layer["table"].get("file") is not None
@@ -384,10 +417,10 @@ def _names_table(layer: Settings) -> bool:
 def _warn_of_gaps(experiment: experiments.Experiment) -> None:
     """Say so when a table knows next to nothing of what can be made: the rest has the floor reward."""
     task = experiment.task
-    if task.num_measured is not None and task.num_measured < _MIN_MEASURED_SHARE * task.size:
+    if task.num_measured is not None and task.num_measured < _MIN_MEASURED_SHARE * task.num_designs:
         warnings.warn(
-            f"{task.name} has scores for {task.num_measured:,} of {task.size:.3g} possible sequences; all others get "
-            "the floor reward, so the sampler can only find what it happens to meet",
+            f"{task.name} has scores for {task.num_measured:,} of {task.num_designs:.3g} possible sequences; all "
+            "others get the floor reward, so the sampler can only find what it happens to meet",
             stacklevel=3,
         )
 
@@ -413,8 +446,9 @@ def _config_layer(config: str | Path | Settings | None) -> dict[str, Any]:
 
 def _channel(config: Config, noise: float | str) -> Any:
     task = configured_task(config)
-    settings = resolve([{"channel": _whole_channel(noise)}]).channel
-    return make_channel(settings, task.num_tokens, task.length)
+    edits = {"deletion": config.channel.deletion, "duplication": config.channel.duplication}
+    settings = resolve([{"channel": edits | _whole_channel(noise)}]).channel
+    return configured_channel(settings, task)
 
 
 def _both(tracking: Tracking, listen: experiments.Listener | None) -> experiments.Listener:

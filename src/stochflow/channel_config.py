@@ -37,7 +37,8 @@ def with_matrix_inside(config: ChannelConfig) -> ChannelConfig:
         return config
     table = read_matrix(Path(config.file))
     kind, field = ("confusion", "matrix") if table.ndim == 2 else ("positional", "matrices")
-    return ChannelConfig.model_validate({"kind": kind, field: table.tolist()})
+    edits = {"deletion": config.deletion, "duplication": config.duplication}
+    return ChannelConfig.model_validate({"kind": kind, field: table.tolist(), **edits})
 
 
 def parse_noise(noise: float | str) -> dict[str, Any]:

@@ -88,6 +88,11 @@ def train(
         str | None, typer.Option(metavar="PACKAGE.MODULE:FUNCTION", help="Your own score function instead of a task.")
     ] = None,
     length: Annotated[int | None, typer.Option(help="Letters of a design of the oracle.")] = None,
+    variable_length: Annotated[
+        bool, typer.Option("--variable-length", help="Let designs of --table or --oracle differ in length.")
+    ] = False,
+    min_length: Annotated[int | None, typer.Option(help="Fewest letters; asks for variable length.")] = None,
+    max_length: Annotated[int | None, typer.Option(help="Most letters; asks for variable length.")] = None,
     alphabet: Annotated[
         str | None,
         typer.Option(help="dna, rna, protein, or the letters of --oracle or --table.  [default: that of the table]"),
@@ -106,6 +111,12 @@ def train(
     symmetric: Annotated[bool, typer.Option("--symmetric", help="Only reverse-complement palindromes.")] = False,
     method: Annotated[str | None, typer.Option(help="Method; see `stochflow methods`.  [default: sgfn-kl]")] = None,
     noise: Annotated[str | None, typer.Option(help=NOISE_HELP + "  [default: 0.25]")] = None,
+    deletion: Annotated[
+        float | None, typer.Option(help="Probability that a letter is not written (variable length).")
+    ] = None,
+    duplication: Annotated[
+        float | None, typer.Option(help="Probability that a letter is written twice (variable length).")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random generator.  [default: 0]")] = None,
     trajectories: Annotated[int | None, typer.Option(help="Budget in trajectories.  [default: 32000]")] = None,
     steps: Annotated[int | None, typer.Option(help="Budget in training steps.")] = None,
@@ -142,6 +153,9 @@ def train(
             task,
             oracle=oracle,
             length=length,
+            variable_length=variable_length,
+            min_length=min_length,
+            max_length=max_length,
             alphabet=alphabet,
             oracle_calls=oracle_calls,
             oracle_cache=oracle_cache,
@@ -149,6 +163,8 @@ def train(
             constraints={name: value for name, value in constraints.items() if value is not None},
             method=method,
             noise=noise,
+            deletion=deletion,
+            duplication=duplication,
             seed=seed,
             trajectories=trajectories,
             steps=steps,

@@ -30,7 +30,7 @@ class TableConfig(Settings):
 
     file: str | None = Field(None, description="CSV or TSV file with a header; null for the other tasks.")
     name: str | None = Field(None, description="What the task is called; by default after the file.")
-    sequence_column: str = Field("sequence", description="Column of the sequences, all of one length.")
+    sequence_column: str = Field("sequence", description="Column of the sequences.")
     score_column: str = Field(
         "score", description="Column of the scores; several, separated by commas, are replicates."
     )
@@ -38,6 +38,29 @@ class TableConfig(Settings):
     alphabet: str = Field("auto", description="dna, rna, protein, auto for the first that fits, or the letters.")
     scale: Literal["none", "unit"] = Field("none", description="Scores as they are, or scaled to [0, 1].")
     sha256: str | None = Field(None, description="Hash of what the table says; a table that says another is refused.")
+
+
+class LengthConfig(Settings):
+    """Designs that may end early, by a stop action (tables and oracles); either bound asks for it too."""
+
+    variable: bool = Field(False, description="Let designs differ in length.")
+    min_length: int | None = Field(None, ge=1, le=4096, description="Fewest letters; null: as in the table, or 1.")
+    max_length: int | None = Field(None, ge=1, le=4096, description="Most letters, and cycles; null: as in the table.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _asked_for(cls, given: Any) -> Any:
+        """A bound means variable length, whether it is said or not."""
+        bounded = isinstance(given, dict) and (given.get("min_length") or given.get("max_length")) is not None
+        return {**given, "variable": True} if bounded else given
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "LengthConfig":
+        if self.min_length is not None and self.max_length is not None and self.min_length > self.max_length:
+            raise ValueError(
+                f"min_length {self.min_length} is above max_length {self.max_length}; give the smaller one first"
+            )
+        return self
 
 
 class ChannelConfig(Settings):
@@ -52,6 +75,14 @@ class ChannelConfig(Settings):
     matrix: list[list[float]] | None = Field(None, description="K rows of K probabilities (kind confusion).")
     matrices: list[list[list[float]]] | None = Field(None, description="One matrix per position (kind positional).")
     file: str | None = Field(None, description="CSV or YAML file that holds the matrix, or a list of them in YAML.")
+    deletion: float = Field(0.0, ge=0, lt=1, description="Probability that nothing is written (variable length).")
+    duplication: float = Field(0.0, ge=0, lt=1, description="Probability of writing twice (variable length).")
+
+    @model_validator(mode="after")
+    def _something_is_written(self) -> "ChannelConfig":
+        if self.deletion + self.duplication >= 1.0:
+            raise ValueError("deletion and duplication together must stay below 1, or no letter is ever written once")
+        return self
 
 
 class RewardConfig(Settings):
@@ -310,6 +341,7 @@ class Config(Settings):
     method: str = Field("sgfn-kl", description="Method name; `stochflow methods` lists them.")
     seed: int = Field(0, ge=0, lt=2**31, description="Seed of every random generator.")
     table: TableConfig = Field(default_factory=TableConfig)
+    lengths: LengthConfig = Field(default_factory=LengthConfig)
     reward_noise: str = Field(
         "none", description="Noise of a measurement: none, replicate, gaussian (variances of the table), gaussian:0.1."
     )

@@ -11,12 +11,14 @@ from torch import Tensor
 
 from stochflow.channels import Channel
 from stochflow.config import EvaluationConfig
+from stochflow.enumerated.designs import Histories, attainable_designs
 from stochflow.enumerated.tree import (
     Attainable,
     attainable_optimum,
     kl_to_target,
     tv_to_target,
 )
+from stochflow.lengths import LengthMask, VariableTask
 from stochflow.logmath import safe_log
 from stochflow.metrics import designs
 from stochflow.models.dynamics import Dynamics
@@ -76,13 +78,36 @@ class Truth:
     reward: Reward
 
     @cached_property
+    def histories(self) -> Histories | None:
+        """How rows of tokens write designs; None where a row is a design."""
+        return all_histories(self.task) if isinstance(self.task, VariableTask) else None
+
+    @cached_property
+    def designs(self) -> Tensor:
+        """One row of tokens for every design, in lexicographic order, [num_designs, L]."""
+        everything = self.task.all_sequences
+        return everything if self.histories is None else everything[self.histories.examples]
+
+    @cached_property
+    def scores(self) -> Tensor:
+        """Score of every design, float64, [num_designs]."""
+        return self.task.all_scores if self.histories is None else self.task.score(self.designs).double()
+
+    @cached_property
     def log_rewards(self) -> Tensor:
-        """log R, or log E[R] where the oracle is noisy, of every sequence in lexicographic order, [K^L]."""
-        return self.task.log_reward(self.task.all_sequences, self.task.all_scores, self.reward)
+        """log R, or log E[R] where the oracle is noisy, of every design, [num_designs]."""
+        return self.task.log_reward(self.designs, self.scores, self.reward)
 
     @cached_property
     def attainable(self) -> Attainable:
+        if self.histories is not None:
+            return attainable_designs(self.log_rewards, self.histories, self.channel, self.task.length)
         return attainable_optimum(self.log_rewards, self.channel, self.task.length)
+
+    def log_probs(self, policy: Policy | FlowNetwork) -> Tensor:
+        """log P(x) of every design under a policy and the true channel, [num_designs]."""
+        log_probs = as_policy(policy).terminal_log_probs(self.channel)
+        return log_probs if self.histories is None else self.histories.collected(log_probs)
 
     def optimum(self) -> dict[str, float]:
         """The best that any policy can do under this channel."""
@@ -90,20 +115,32 @@ class Truth:
         return {
             "min_kl": best.min_kl,
             "min_tv": tv_to_target(best.log_probs, self.log_rewards),
-            "attainable_score": float(best.log_probs.exp() @ self.task.all_scores),
+            "attainable_score": float(best.log_probs.exp() @ self.scores),
             "log_z_true": best.log_z,
         }
 
     def judge(self, policy: Policy | FlowNetwork) -> dict[str, float]:
         """KL, regret, TV and expected score of a policy under the true channel."""
-        log_probs = as_policy(policy).terminal_log_probs(self.channel)
+        log_probs = self.log_probs(policy)
         kl = kl_to_target(log_probs, self.log_rewards)
         return {
             "kl": kl,
             "regret": kl - self.attainable.min_kl,
             "tv": tv_to_target(log_probs, self.log_rewards),
-            "mean_score": float(log_probs.exp() @ self.task.all_scores),
+            "mean_score": float(log_probs.exp() @ self.scores),
         }
+
+
+def all_histories(task: VariableTask) -> Histories:
+    """Everything that can be built, and what it writes."""
+    rows, rules, mask = task.all_sequences, task.rules, LengthMask(task.rules)
+    possible = rules.possible(rows)
+    numbers = torch.full((len(rows),), -1)
+    numbers[possible] = task.designs(rows[possible]).unique(dim=0, return_inverse=True)[1]
+    # in lexicographic order a new prefix begins after every so many rows
+    strides = [task.num_tokens ** (task.length - depth) for depth in range(task.length)]
+    allowed = [mask.next(rows[::stride, :depth]) for depth, stride in enumerate(strides)]
+    return Histories(numbers, rules.log_shares(rows), allowed)
 
 
 @dataclass(frozen=True)
@@ -113,7 +150,8 @@ class Sampled:
     Attributes:
         walk: what was intended and what came.
         scores: score of each design, NaN where it was never paid for, float64, [num].
-        log_probs: exact log P_π(x) under the true channel, [num].
+        log_probs: exact log P_π under the true channel, of the design or, where deletions and duplications let several
+            histories write it, of the history that did, [num].
     """
 
     walk: Walk
@@ -143,19 +181,22 @@ def draw(
 
 def design_metrics(sampled: Sampled, task: Task, config: EvaluationConfig, reference: Tensor | None) -> dict[str, Any]:
     """Quality, diversity and novelty of a set of designs; quality among those with a score."""
-    tokens = sampled.walk.outcomes
+    tokens = task.designs(sampled.walk.outcomes)
     scored = ~sampled.scores.isnan()
-    feasible, reached = task.feasible(tokens), task.modes_reached(tokens)
+    feasible = task.feasible(sampled.walk.outcomes)
+    reached = task.modes_reached(sampled.walk.outcomes)
     top_tokens, top_scores = designs.top_k(tokens[scored], sampled.scores[scored], TOP)
     threshold = task.mode_threshold if config.mode_threshold is None else config.mode_threshold
     return {
         "top100_mean": float(top_scores.mean()) if len(top_scores) else None,
         "top100_hamming": designs.mean_pairwise_hamming(top_tokens),
-        "top100_edit": designs.mean_pairwise_edit(top_tokens),
-        "num_modes": designs.num_modes(tokens[scored], sampled.scores[scored], threshold, config.mode_distance),
+        "top100_edit": designs.mean_pairwise_edit(top_tokens, task.padding),
+        "num_modes": designs.num_modes(
+            tokens[scored], sampled.scores[scored], threshold, config.mode_distance, task.padding
+        ),
         "known_modes": None if reached is None else int(reached.sum()),
         "unique_fraction": designs.unique_fraction(tokens),
-        "novelty": None if reference is None else designs.novelty(tokens, reference),
+        "novelty": None if reference is None else designs.novelty(tokens, reference, task.padding),
         "scored_fraction": float(scored.double().mean()),
         "feasible_fraction": None if feasible is None else float(feasible.double().mean()),
     }

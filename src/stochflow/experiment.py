@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from threadpoolctl import threadpool_limits
 
-from stochflow.channel_config import make_channel
 from stochflow.channels import Channel
 from stochflow.config import Config, ModelConfig
 from stochflow.constraints import ConstrainedTask, PrefixMask
@@ -26,6 +25,7 @@ from stochflow.evaluation import (
     samples_frame,
 )
 from stochflow.kmers import suitable_kmers
+from stochflow.lengths import LengthMask, VariableTask
 from stochflow.models.body import MAX_BUCKETS, num_rows
 from stochflow.models.dynamics import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
@@ -37,6 +37,7 @@ from stochflow.objectives.expected_balance import ExpectedBalance
 from stochflow.objectives.planned import PlannedKL
 from stochflow.objectives.subtrajectory_balance import SubtrajectoryBalance
 from stochflow.objectives.trajectory_balance import TrajectoryBalance
+from stochflow.planning.histories import HistoryMemory
 from stochflow.planning.memory import ScoreMemory
 from stochflow.policies import Policy
 from stochflow.replay import MAX_TOKENS, Replay
@@ -49,7 +50,7 @@ from stochflow.rivals.uniform import UniformIntentions
 from stochflow.runs import RunDirectory
 from stochflow.seeding import Generators
 from stochflow.sequences import read_sequences
-from stochflow.task_config import configured_task
+from stochflow.task_config import configured_channel, configured_task
 from stochflow.tasks import Reward, Task
 from stochflow.trainer import MAX_IDLE_STEPS, Record, Trainer
 
@@ -104,7 +105,7 @@ def build(config: Config, network: FlowNetwork | None = None, function: Callable
     """
     task = configured_task(config, function)
     _check_alphabet(task, config)
-    channel = make_channel(config.channel, task.num_tokens, task.length)
+    channel = configured_channel(config.channel, task)
     reward = Reward(**config.reward.model_dump())
     device = choose_device(config.device)
     generators = Generators(config.seed)
@@ -113,20 +114,25 @@ def build(config: Config, network: FlowNetwork | None = None, function: Callable
         network.initialise(generators["init"])
     if isinstance(task, ConstrainedTask):
         network.mask = PrefixMask(task.prefixes, channel)
+    rules = task.rules if isinstance(task, VariableTask) else None
+    if rules is not None:
+        network.mask, network.stop = LengthMask(rules), rules.stop
     dynamics: DynamicsModel | KnownDynamics
     if config.dynamics.kind == "known":
         dynamics = KnownDynamics(channel, task.length)
     else:
-        dynamics = DynamicsModel(task.num_tokens, task.length, config.dynamics.depends_on)
+        possible = None if rules is None else rules.outcomes
+        dynamics = DynamicsModel(task.num_tokens, task.length, config.dynamics.depends_on, possible=possible)
         dynamics.initialise(generators["init"])
     learner = Learner(
         config=config,
         network=network.to(device),
         dynamics=dynamics.to(device),
         reward=reward,
-        memory=ScoreMemory(task.num_tokens, task.length, reward if task.noisy else None),
+        memory=make_memory(task, reward if task.noisy else None),
         replay=Replay(config.optimiser.replay_size, task.length),
         generators=generators,
+        log_shares=rules.log_shares if rules is not None and rules.edits else None,
     )
     # how a measurement comes out is the world's doing, like the outcome of a step
     oracle = partial(task.measure, generator=generators["channel"])
@@ -149,6 +155,13 @@ def restore(directory: RunDirectory, config: Config, function: Callable[..., Any
             f"the checkpoint in {directory.path} does not fit its config.yaml; restore the config or train again"
         ) from None
     return experiment
+
+
+def make_memory(task: Task, reward: Reward | None) -> ScoreMemory:
+    """What remembers paid scores: by design where several histories may write one."""
+    if isinstance(task, VariableTask) and task.rules.edits:
+        return HistoryMemory(task.num_tokens, task.length, task.rules.canonical, reward)
+    return ScoreMemory(task.num_tokens, task.length, reward)
 
 
 def make_network(model: ModelConfig, task: Task) -> FlowNetwork:
@@ -258,6 +271,8 @@ def summarise(experiment: Experiment, channel: Channel | None = None, pay: bool 
 def reference_tokens(path: Path, task: Task) -> torch.Tensor:
     """Known sequences of a file as tokens of the task, [num_sequences, L]."""
     tokens = task.alphabet.encode(read_sequences(path))
+    if task.padding is not None:
+        return tokens
     if tokens.shape[1] != task.length:
         raise DataError(f"{path} holds sequences of length {tokens.shape[1]}, but {task.name} has length {task.length}")
     return tokens

@@ -175,3 +175,26 @@ def test_child_values_ten_thousand_apart_stay_finite(alpha: float) -> None:
 def test_without_noise_the_marginal_is_exact_even_where_its_probability_underflows() -> None:
     values = torch.tensor([[0.0, -1000.0]], dtype=torch.float64)
     assert water_filling(values, 0.0).log_marginals.tolist() == [[0.0, -1000.0]]
+
+
+def test_what_is_not_allowed_is_as_if_it_did_not_exist(generator: torch.Generator) -> None:
+    values = 3.0 * torch.randn(5, 4, generator=generator, dtype=torch.float64)
+    dynamics = torch.eye(4, dtype=torch.float64)
+    dynamics[:3, :3] = 0.7 * dynamics[:3, :3] + 0.1
+    allowed = torch.tensor([True, True, False, True]).expand(5, -1)
+    found = blahut_arimoto(values, dynamics, 1e-9, allowed=allowed)
+    assert not bool(found.policies[:, 2].any())
+    # a channel whose third row repeats the first has nothing that the others have not
+    repeated = dynamics.clone()
+    repeated[2] = dynamics[0]
+    torch.testing.assert_close(found.values, blahut_arimoto(values, repeated, 1e-9).values, atol=1e-7, rtol=0)
+    assert bool((found.values <= blahut_arimoto(values, dynamics, 1e-9).values + 1e-8).all())
+
+
+def test_a_good_start_needs_fewer_steps(generator: torch.Generator) -> None:
+    values = 3.0 * torch.randn(5, 3, generator=generator, dtype=torch.float64)
+    dynamics = 0.7 * torch.eye(3, dtype=torch.float64) + 0.1
+    best = blahut_arimoto(values, dynamics, 1e-10)
+    again = blahut_arimoto(values, dynamics, 1e-10, 8, start=best.policies)
+    torch.testing.assert_close(again.values, best.values, atol=1e-9, rtol=0)
+    assert float(best.values.sum()) > float(blahut_arimoto(values, dynamics, 1e-10, 8).values.sum()) + 1e-6

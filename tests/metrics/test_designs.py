@@ -302,3 +302,48 @@ def test_a_single_design_is_one_mode_without_diversity() -> None:
     assert torch.equal(best_scores, scores)
     assert novelty(tokens, encode("ACGA")) == 1.0
     assert unique_fraction(tokens) == 1.0
+
+
+def levenshtein(one: str, other: str) -> int:
+    """Textbook recursion, one cell at a time."""
+    above = list(range(len(other) + 1))
+    for row, letter in enumerate(one, start=1):
+        current = [row]
+        for column, its in enumerate(other, start=1):
+            current.append(min(above[column] + 1, current[-1] + 1, above[column - 1] + (letter != its)))
+        above = current
+    return above[-1]
+
+
+MIXED = ["", "a", "ab", "ba", "abab", "baba", "bbbbb", "aabab", "abba", "b"]
+
+
+def padded(strings: list[str]) -> Tensor:
+    """Letters a, b as 0, 1 and 2 after the end, [num, 6]."""
+    return torch.tensor([["ab".index(letter) for letter in string] + [2] * (6 - len(string)) for string in strings])
+
+
+def test_edit_distances_of_unequal_lengths_ignore_the_padding() -> None:
+    pairs = [(one, other) for number, one in enumerate(MIXED) for other in MIXED[number + 1 :]]
+    expected = sum(levenshtein(one, other) for one, other in pairs) / len(pairs)
+    assert designs.mean_pairwise_edit(padded(MIXED), padding=2) == pytest.approx(expected)
+    assert designs.mean_pairwise_edit(padded(MIXED)) != pytest.approx(expected)
+
+
+@pytest.mark.parametrize("distance", [0, 1, 2, 4, 9])
+def test_modes_of_unequal_lengths_lie_apart_in_edits(distance: int) -> None:
+    scores = torch.arange(len(MIXED), 0, -1).double()
+    modes: list[str] = []
+    for design in MIXED[:-2]:  # the last two score too low
+        if all(levenshtein(design, mode) > distance for mode in modes):
+            modes.append(design)
+    assert designs.num_modes(padded(MIXED), scores, 2.5, distance, padding=2) == len(modes)
+
+
+def test_novelty_of_unequal_lengths_is_the_edit_distance_to_the_nearest() -> None:
+    reference = ["ab", "bbbb"]
+    drawn = [*MIXED, "abab"]
+    expected = [min(levenshtein(design, known) for known in reference) for design in drawn]
+    # the reference may be filled up to another width
+    found = designs.novelty(padded(drawn), padded(reference)[:, :5], padding=2)
+    assert found == pytest.approx(sum(expected) / len(expected))

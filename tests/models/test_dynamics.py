@@ -210,3 +210,20 @@ def test_the_same_seed_makes_the_same_model_and_the_global_state_stays() -> None
     assert torch.equal(torch.get_rng_state(), before)
     pairs = zip(first.parameters(), second.parameters(), strict=True)
     assert all(torch.equal(mine, other) for mine, other in pairs)
+
+
+@pytest.mark.parametrize("depends_on", ["intention", "position", "state"])
+def test_what_is_known_to_be_impossible_stays_so(depends_on: DependsOn, generator: torch.Generator) -> None:
+    possible = torch.tensor([[True, True, False], [True, True, False], [False, False, True]])
+    model = DynamicsModel(3, 2, depends_on, possible=possible)
+    model.initialise(generator)
+    assert "possible" not in model.state_dict()
+    with torch.no_grad():
+        model.intention.normal_(generator=generator)
+    tokens = torch.randint(3, (4, 2), generator=generator)
+    matrices = model.log_matrices(tokens).detach().exp()
+    torch.testing.assert_close(matrices.sum(dim=-1), torch.ones(matrices.shape[:-1]))
+    assert float(matrices[..., ~possible].max()) < 1e-29
+    assert torch.equal(matrices[..., 2, 2], torch.ones(matrices.shape[:-2]))
+    at = model.log_matrices_at(tokens, torch.ones(4, dtype=torch.int64)).detach().exp()
+    torch.testing.assert_close(at, matrices[:, 1].expand_as(at))

@@ -94,7 +94,7 @@ BAD = {
     "one row": (b"sequence,score\nACG,1\n", "has one row only"),
     "no score column": (b"sequence,fit\nACG,1\nTTT,2\n", "has no column 'score', only sequence, fit; name yours"),
     "duplicates": (b"sequence,score\nAC,1\nGT,2\nAC,3\n", "lists 1 sequences again, the first of them AC"),
-    "mixed lengths": (b"sequence,score\nAC,1\nGTT,2\n", "has sequences of 2 to 3 letters.* no stop action yet"),
+    "mixed lengths": (b"sequence,score\nAC,1\nGTT,2\n", "has sequences of 2 to 3 letters.*give --variable-length"),
     "no sequence": (b"sequence,score\nAC,1\n,2\n", "has no sequence in line 3"),
     "odd letters": (b"sequence,score\nAC,1\nA?,2\n", r"letters of no known alphabet \(\?\)"),
     "nan": (b"sequence,score\nAC,1\nGT,nan\n", "no finite number, the first 'nan' in line 3"),

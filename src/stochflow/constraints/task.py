@@ -68,6 +68,8 @@ class PrefixMask:
     Where no intention does, all are allowed: noise has broken a constraint already, and nothing is left to lose.
     """
 
+    binding = False
+
     def __init__(self, prefixes: Prefixes, channel: Channel) -> None:
         self._prefixes = prefixes
         self._outcomes = channel.log_matrices(prefixes.length).argmax(dim=-1)  # [L, K]

@@ -55,7 +55,12 @@ def water_filling(child_values: Tensor, alpha: float) -> StateOptimum:
 
 
 def blahut_arimoto(
-    child_values: Tensor, dynamics: Tensor, tolerance: float = 1e-7, max_iterations: int = 20_000
+    child_values: Tensor,
+    dynamics: Tensor,
+    tolerance: float = 1e-7,
+    max_iterations: int = 20_000,
+    allowed: Tensor | None = None,
+    start: Tensor | None = None,
 ) -> StateOptimum:
     """Solution for any channel by π_a ∝ π_a·exp(η·Σ_b P(b|a)·(V_b − log M_b)).
 
@@ -66,13 +71,19 @@ def blahut_arimoto(
     Args:
         child_values: V_b, [states, K].
         dynamics: P(b|a), [K, K] or one per state, [states, K, K].
+        allowed: True for the intentions that there are, [states, K]; all without it.
+        start: π to begin with, [states, K]; uniform without it.
     """
     distances = torch.cdist(dynamics, dynamics, p=1.0) / 2
     steps = (1.0 / distances.amax(dim=(-2, -1)).clamp_min(1e-3)).expand(len(child_values)).unsqueeze(-1)
-    log_policies = torch.full_like(child_values, 1.0 / child_values.shape[-1]).log()
+    uniform = torch.full_like(child_values, 1.0 / child_values.shape[-1])
+    log_policies = uniform.log() if start is None else safe_log(start)
+    if allowed is not None:
+        # minus infinity stays: what is not allowed has probability zero from the first step to the last
+        log_policies = torch.log_softmax(log_policies.masked_fill(~allowed, -torch.inf), dim=-1)
     pending = torch.arange(len(child_values), device=child_values.device)
-    for start in range(0, max_iterations, _ITERATIONS_PER_CHECK):
-        rows = pending if start else slice(None)
+    for done in range(0, max_iterations, _ITERATIONS_PER_CHECK):
+        rows = pending if done else slice(None)
         block = dynamics if dynamics.ndim == 2 else dynamics[rows]
         local = log_policies[rows]
         for _ in range(_ITERATIONS_PER_CHECK):
@@ -82,7 +93,8 @@ def blahut_arimoto(
         # a few states sit where a policy just reaches zero and converge slowly: only they go on
         policies = local.exp()
         gains = _gains(policies, child_values[rows], block)
-        open_gap = gains.amax(dim=-1) - (policies * gains).sum(dim=-1) >= tolerance
+        reachable = gains if allowed is None else gains.masked_fill(~allowed[rows], -torch.inf)
+        open_gap = reachable.amax(dim=-1) - (policies * gains).sum(dim=-1) >= tolerance
         pending = pending[open_gap]
         if not len(pending):
             break

@@ -58,7 +58,11 @@ class Attainable:
 
 
 def attainable_optimum(
-    log_reward: Tensor, channel: Channel, length: int, solver: str = "auto", tolerance: float = 1e-7
+    log_reward: Tensor,
+    channel: Channel,
+    length: int,
+    solver: str = "auto",
+    tolerance: float = 1e-7,
 ) -> Attainable:
     """Solve the tree from the leaves up.
 

@@ -1,7 +1,8 @@
 """How good, how many and how different: metrics of a set of designs.
 
 Designs are rows of tokens, [n, L], of one common length and any integer type. Every result is the same whatever
-the order of the rows.
+the order of the rows. Where lengths vary, a `padding` token fills up what follows the last letter, and edit distances
+take the place of Hamming distances; a Hamming distance that is asked for by name counts the padding as a letter.
 """
 
 import torch
@@ -34,7 +35,7 @@ def mean_pairwise_hamming(tokens: Tensor) -> float:
     return (length * num_ordered_pairs - num_agreements) / num_ordered_pairs
 
 
-def mean_pairwise_edit(tokens: Tensor) -> float:
+def mean_pairwise_edit(tokens: Tensor, padding: int | None = None) -> float:
     """Mean Levenshtein distance over the n(n − 1)/2 pairs i < j of rows, [n, L]; 0.0 for fewer than two rows.
 
     Insertions, deletions and substitutions cost one each. Time grows as n²·L².
@@ -44,16 +45,21 @@ def mean_pairwise_edit(tokens: Tensor) -> float:
         return 0.0
     first, second = torch.triu_indices(num_rows, num_rows, offset=1, device=tokens.device)
     batches = zip(first.split(_PAIRS_PER_CHUNK), second.split(_PAIRS_PER_CHUNK), strict=True)
-    total = sum(int(_edit_distances(tokens[left], tokens[right]).sum()) for left, right in batches)
+    total = sum(int(_edit_distances(tokens[left], tokens[right], padding).sum()) for left, right in batches)
     return total / len(first)
 
 
-def num_modes(tokens: Tensor, scores: Tensor, score_threshold: float, distance_threshold: int = 2) -> int:
+def num_modes(
+    tokens: Tensor,
+    scores: Tensor,
+    score_threshold: float,
+    distance_threshold: int = 2,
+    padding: int | None = None,
+) -> int:
     """Number of designs that score above a threshold and lie apart, chosen greedily from the best down.
 
-    A design opens a mode when its Hamming distance to every mode so far exceeds `distance_threshold`; equal scores
-    are taken in lexicographic order of their tokens. A repeated design never opens a mode and counts with the best
-    of its scores.
+    A design opens a mode when its distance to every mode so far exceeds `distance_threshold`; equal scores are taken
+    in lexicographic order of their tokens. A repeated design never opens a mode and counts with the best of its scores.
 
     Args:
         tokens: [n, L].
@@ -66,7 +72,7 @@ def num_modes(tokens: Tensor, scores: Tensor, score_threshold: float, distance_t
     count = 0
     # the first candidate left is the best one outside all modes; it opens the next and takes its neighbours with it
     while len(candidates):
-        distances = (candidates != candidates[0]).sum(dim=-1)
+        distances = _distances_to_first(candidates, max(distance_threshold, 0), padding)
         candidates = candidates[distances > max(distance_threshold, 0)]
         count += 1
     return count
@@ -84,8 +90,8 @@ def top_k(tokens: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return candidates[:k], best_scores[:k]
 
 
-def novelty(tokens: Tensor, reference: Tensor) -> float:
-    """Mean over designs of min_r d(x, r), the Hamming distance to the nearest reference; [n, L], [m, L] → scalar.
+def novelty(tokens: Tensor, reference: Tensor, padding: int | None = None) -> float:
+    """Mean over designs of min_r d(x, r), the distance to the nearest reference; [n, L], [m, L] → scalar.
 
     Zero when every design is in the reference set, and for no designs at all.
     """
@@ -93,10 +99,31 @@ def novelty(tokens: Tensor, reference: Tensor) -> float:
         return 0.0
     if not len(reference):
         raise ValueError("novelty was asked against an empty reference set; give at least one reference sequence")
+    if padding is not None:
+        return _edit_novelty(tokens, reference, padding)
     rows_per_chunk = max(_DISTANCES_PER_CHUNK // len(reference), 1)
     # summed at once: small tensors kept from every chunk would fragment the heap between the large blocks
     total = sum(int(_hamming(rows, reference).amin(dim=-1).sum()) for rows in tokens.split(rows_per_chunk))
     return total / len(tokens)
+
+
+def _edit_novelty(tokens: Tensor, reference: Tensor, padding: int) -> float:
+    """The same by edit distance, each distinct design once."""
+    distinct, counts = tokens.unique(dim=0, return_counts=True)
+    rows_per_chunk = max(_PAIRS_PER_CHUNK // len(reference), 1)
+    total = 0
+    for rows, weights in zip(distinct.split(rows_per_chunk), counts.split(rows_per_chunk), strict=True):
+        left, right = rows.repeat_interleave(len(reference), dim=0), reference.repeat(len(rows), 1)
+        nearest = _edit_distances(left, right, padding).view(len(rows), -1).amin(dim=-1)
+        total += int((nearest * weights).sum())
+    return total / len(tokens)
+
+
+def _distances_to_first(tokens: Tensor, limit: int, padding: int | None) -> Tensor:
+    """Distance of every row to the first, exact up to `limit` and larger beyond; [n, L] → [n]."""
+    if padding is None:
+        return (tokens != tokens[0]).sum(dim=-1)
+    return _edit_distances(tokens, tokens[:1].expand_as(tokens), padding, limit)
 
 
 def unique_fraction(tokens: Tensor) -> float:
@@ -112,22 +139,40 @@ def _hamming(left: Tensor, right: Tensor) -> Tensor:
     return torch.cdist(left.double(), right.double(), p=0.0).long()
 
 
-def _edit_distances(left: Tensor, right: Tensor) -> Tensor:
-    """Levenshtein distance row by row; [pairs, L], [pairs, L] → [pairs].
+def _edit_distances(left: Tensor, right: Tensor, padding: int | None = None, limit: int | None = None) -> Tensor:
+    """Levenshtein distance row by row; [pairs, L], [pairs, M] → [pairs].
 
     D(i, j) = min(D(i−1, j) + 1, D(i, j−1) + 1, D(i−1, j−1) + [left_i ≠ right_j]), all pairs in each cell at once.
+
+    Args:
+        padding: what stands after the last letter and does not count.
+        limit: beyond it any larger number will do; then only cells near the diagonal are looked at.
     """
-    num_pairs, length = left.shape
+    num_pairs, (height, width) = len(left), (left.shape[1], right.shape[1])
     # one column of tokens per position, contiguous: each cell reads two of them
     left_columns, right_columns = left.T.contiguous(), right.T.contiguous()
-    above = list(torch.arange(length + 1, dtype=torch.int32, device=left.device).unsqueeze(-1).expand(-1, num_pairs))
-    for i in range(length):
-        current = [torch.full_like(above[0], i + 1)]
-        for j in range(length):
+    left_ends, right_ends = (_lengths(tokens, padding) for tokens in (left, right))
+    above = list(torch.arange(width + 1, dtype=torch.int32, device=left.device).unsqueeze(-1).expand(-1, num_pairs))
+    far = torch.full_like(above[0], height + width)
+    distances = right_ends.to(torch.int32)  # right for pairs whose left row is empty
+    for i in range(height):
+        current = [torch.full_like(above[0], i + 1)] + width * [far]
+        band = range(width) if limit is None else range(max(i - limit, 0), min(i + limit + 1, width))
+        for j in band:
             substituted = above[j] + (left_columns[i] != right_columns[j])
-            current.append(torch.minimum(torch.minimum(above[j + 1], current[j]) + 1, substituted))
+            current[j + 1] = torch.minimum(torch.minimum(above[j + 1], current[j]) + 1, substituted)
         above = current
-    return above[length]
+        ending = (left_ends == i + 1).nonzero().squeeze(-1)
+        if len(ending):
+            distances[ending] = torch.stack(above)[right_ends[ending], ending]
+    return distances
+
+
+def _lengths(tokens: Tensor, padding: int | None) -> Tensor:
+    """Letters of each row, [pairs]."""
+    if padding is None:
+        return torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+    return (tokens != padding).sum(dim=-1)
 
 
 def _ranked(tokens: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ class ActionValues(nn.Module):
     def __init__(self, network: FlowNetwork, temperature: float) -> None:
         super().__init__()
         self._length, self._entropy = network.length, temperature * math.log(network.num_tokens)
+        self._stop = network.stop
         self.body = copy.deepcopy(network.body)
         self.head = nn.Linear(network.policy_head.in_features, network.num_tokens)
 
@@ -29,6 +30,10 @@ class ActionValues(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Q at every prefix that still has a letter to come, the empty one first; [batch, L] → [batch, L, K]."""
-        steps_after = torch.arange(self._length - 1, -1, -1, device=tokens.device, dtype=torch.float32)
+        steps_after = torch.arange(self._length - 1, -1, -1, device=tokens.device, dtype=torch.float32).unsqueeze(-1)
+        if self._stop is not None:  # after a stop nothing is left to earn anything by
+            stopped = torch.nn.functional.pad((tokens[:, :-1] == self._stop).cumsum(dim=1) > 0, (1, 0)).unsqueeze(-1)
+            stopping = torch.arange(self.head.out_features, device=tokens.device) == self._stop
+            steps_after = steps_after * ~(stopped | stopping)
         features = self.body.features(self.body.prefix_sums(tokens[:, :-1]))
-        return self.head(features) + (steps_after * self._entropy).unsqueeze(-1)
+        return self.head(features) + steps_after * self._entropy

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from stochflow.channels import Channel
+from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
 from stochflow.models.conditioning import per_row
 
@@ -19,12 +20,23 @@ class DynamicsModel(nn.Module):
     Every part starts at zero, so P̂ starts uniform. The intention table is shared by all states and learns first;
     the others learn what is left. With a `context_width` a linear map of the context c is added too: P̂(b|s,a,c). Both
     methods take c as one vector per row or one for all; without it the model's own `context` counts, zero until set.
+
+    `possible` [K, K] is False where it is known that an intention never leads to an outcome; P̂ is 1e-30 there.
     """
 
     context: Tensor
+    possible: Tensor | None
 
-    def __init__(self, num_tokens: int, length: int, depends_on: DependsOn, context_width: int = 0) -> None:
+    def __init__(
+        self,
+        num_tokens: int,
+        length: int,
+        depends_on: DependsOn,
+        context_width: int = 0,
+        possible: Tensor | None = None,
+    ) -> None:
         super().__init__()
+        self.register_buffer("possible", possible, persistent=False)
         self.num_tokens, self.length = num_tokens, length
         self.intention = nn.Parameter(torch.zeros(num_tokens, num_tokens))
         self.position = nn.Parameter(torch.zeros(length, num_tokens, num_tokens)) if depends_on != "intention" else None
@@ -67,7 +79,7 @@ class DynamicsModel(nn.Module):
         if self.state_body is not None:
             features = self.state_body.features(self.state_body.prefix_sums(tokens[:, :-1]))
             logits = logits + self.state_head(features).unflatten(-1, (self.num_tokens, self.num_tokens))
-        return torch.log_softmax(self._with_context(logits, context), dim=-1)
+        return masked_log_softmax(self._with_context(logits, context), self.possible)
 
     def log_matrices_at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Tensor:
         """log P̂(b|s,a) at one prefix per row; [rows, time], [rows] → [rows, K, K]."""
@@ -77,7 +89,7 @@ class DynamicsModel(nn.Module):
         if self.state_body is not None:
             features = self.state_body.features(self.state_body.sums_at(tokens, depths))
             logits = logits + self.state_head(features).unflatten(-1, (self.num_tokens, self.num_tokens))
-        return torch.log_softmax(self._with_context(logits, context), dim=-1)
+        return masked_log_softmax(self._with_context(logits, context), self.possible)
 
     def _with_context(self, logits: Tensor, context: Tensor | None) -> Tensor:
         """Logits plus what the context adds to every state of its row; [..., K, K] → the same."""

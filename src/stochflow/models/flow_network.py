@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -41,10 +41,13 @@ class FlowNetwork(nn.Module):
 
     With a `mask`, intentions that it does not allow have log π = log 1e-30 wherever π is asked for: what samples, what
     learns and what judges see the same policy.
+
+    After a token `stop` nothing is decided any more, so there log F starts from one completion.
     """
 
     context: Tensor
     mask: IntentionMask | None = None
+    stop: int | None = None
 
     def __init__(
         self,
@@ -76,28 +79,29 @@ class FlowNetwork(nn.Module):
 
     def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at every prefix, the empty one first; [batch, time] → [batch, time + 1, ...]."""
-        depths = torch.arange(tokens.shape[1] + 1, device=tokens.device)
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
-        return self._heads(self.body.prefix_sums(tokens), depths, context, allowed)
+        return self._heads(self.body.prefix_sums(tokens), self._steps_left(tokens), context, allowed)
 
     def at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, ...]."""
         allowed = None if self.mask is None else self.mask.at(tokens, depths)
-        return self._heads(self.body.sums_at(tokens, depths), depths, context, allowed)
+        left = self.length - depths
+        if self.stop is not None:
+            left = self._steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
+        return self._heads(self.body.sums_at(tokens, depths), left, context, allowed)
 
     @torch.no_grad()
     def log_flow_of(self, tokens: Tensor) -> Tensor:
         """log F of whole rows, without gradient and in blocks; [rows, time] → [rows]."""
         blocks = tokens.split(max(1, _BLOCK // self.policy_head.in_features))
-        return torch.cat([self._log_flow(self.body.sums_of(block), tokens.shape[1]) for block in blocks])
+        return torch.cat([self._log_flow(self.body.sums_of(block), self._left_at_end(block)) for block in blocks])
 
     @torch.no_grad()
     def child_log_flows(self, tokens: Tensor) -> Tensor:
         """log F of every proper prefix with every letter after it, in blocks; [batch, L] → [batch, L, K]."""
-        depths = torch.arange(1, self.length + 1, device=tokens.device).unsqueeze(-1)
         entries = self.length * self.num_tokens * self.policy_head.in_features
         blocks = tokens.split(max(1, _BLOCK // entries))
-        return torch.cat([self._log_flow(self.body.child_sums(block), depths) for block in blocks])
+        return torch.cat([self._log_flow(self.body.child_sums(block), self._children_left(block)) for block in blocks])
 
     def log_policy(self, sums: Tensor, context: Tensor | None = None, allowed: Tensor | None = None) -> Tensor:
         """log π from the body's summed embeddings alone; [..., width] → [..., K].
@@ -110,6 +114,17 @@ class FlowNetwork(nn.Module):
     def allowed(self, tokens: Tensor) -> Tensor | None:
         """True for the intentions that the mask allows at whole prefixes; [batch, time] → [batch, K]."""
         return None if self.mask is None else self.mask.next(tokens)
+
+    def log_completions(self, tokens: Tensor) -> Tensor:
+        """log of the number of sequences that begin with whole rows, float64; [rows, time] → [rows]."""
+        left = torch.as_tensor(self._left_at_end(tokens), dtype=torch.float64, device=tokens.device)
+        return (left * math.log(self.num_tokens)).expand(len(tokens))
+
+    def ended(self, tokens: Tensor) -> Tensor:
+        """True for rows with a stop in them; [rows, time] → [rows]."""
+        if self.stop is None:
+            return torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+        return (tokens == self.stop).any(dim=1)
 
     def log_z(self, context: Tensor) -> Tensor:
         """log Z(c) as the network has it: log F of the empty prefix; [rows, context_width] → [rows]."""
@@ -138,17 +153,34 @@ class FlowNetwork(nn.Module):
             raise ValueError("the network was built without a context; give it a context_width")
         return features
 
-    def _heads(self, sums: Tensor, depths: Tensor, context: Tensor | None, allowed: Tensor | None) -> Heads:
+    def _heads(self, sums: Tensor, left: Tensor, context: Tensor | None, allowed: Tensor | None) -> Heads:
         features = self._features(sums, context)
         return Heads(
             log_policy=masked_log_softmax(self.policy_head(features), allowed),
             log_backward=torch.log_softmax(self.backward_head(features), dim=-1),
-            log_flow=self.flow_head(features).squeeze(-1) + self._log_completions(depths),
+            log_flow=self.flow_head(features).squeeze(-1) + left * math.log(self.num_tokens),
         )
 
-    def _log_flow(self, sums: Tensor, depths: Tensor | int) -> Tensor:
-        return self.flow_head(self._features(sums, None)).squeeze(-1) + self._log_completions(depths)
+    def _log_flow(self, sums: Tensor, left: Tensor | int) -> Tensor:
+        return self.flow_head(self._features(sums, None)).squeeze(-1) + left * math.log(self.num_tokens)
 
-    def _log_completions(self, depths: Any) -> Any:
-        """log of the number of sequences below prefixes of these lengths; same shape."""
-        return (self.length - depths) * math.log(self.num_tokens)
+    def _steps_left(self, tokens: Tensor) -> Tensor:
+        """Decisions to come at every prefix, the empty one first; [batch, time] → [time + 1] or [batch, time + 1]."""
+        left = self.length - torch.arange(tokens.shape[1] + 1, device=tokens.device)
+        if self.stop is None:
+            return left
+        stopped = torch.nn.functional.pad((tokens == self.stop).cumsum(dim=1) > 0, (1, 0))
+        return left * ~stopped
+
+    def _left_at_end(self, tokens: Tensor) -> Tensor | int:
+        """Decisions to come after whole rows; one number for all, or [rows]."""
+        left = self.length - tokens.shape[1]
+        return left if self.stop is None else left * ~self.ended(tokens)
+
+    def _children_left(self, tokens: Tensor) -> Tensor:
+        """Decisions to come after every proper prefix and one more token; [batch, L] → [L, 1] or [batch, L, K]."""
+        left = self.length - torch.arange(1, self.length + 1, device=tokens.device).unsqueeze(-1)
+        if self.stop is None:
+            return left
+        going_on = (self._steps_left(tokens[:, :-1]) > 0).unsqueeze(-1)
+        return left * (going_on & (torch.arange(self.num_tokens, device=tokens.device) != self.stop))

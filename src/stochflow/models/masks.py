@@ -6,7 +6,13 @@ from torch import Tensor
 
 
 class IntentionMask(Protocol):
-    """True where an intention is allowed; at least one is at every prefix."""
+    """True where an intention is allowed; at least one is at every prefix.
+
+    Attributes:
+        binding: True for rules of the world, which every plan and the optimum keep to as well; False for good advice.
+    """
+
+    binding: bool
 
     def all_prefixes(self, tokens: Tensor) -> Tensor:
         """At every prefix, the empty one first; [batch, time] → [batch, time + 1, K]."""

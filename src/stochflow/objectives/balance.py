@@ -98,7 +98,7 @@ def path_steps(learner: Learner, batch: Trajectories, step: int) -> Steps:
     intentions, outcomes, valid = (
         tensor.to(learner.device) for tensor in (batch.intentions, batch.outcomes, batch.valid)
     )
-    log_reward = learner.reward.log_reward(batch.scores, step).float().to(learner.device)
+    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(learner.device)
     heads = learner.network.all_prefixes(outcomes)
     log_flow, log_policy = heads.log_flow[:, :-1], heads.log_policy[:, :-1]
     log_next_flow = terminal_flows(heads.log_flow, log_reward)

@@ -1,7 +1,7 @@
 """What every objective is given, and what it gives back."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +34,7 @@ class Learner:
     memory: ScoreMemory
     replay: Replay
     generators: Generators
+    log_shares: Callable[[Tensor], Tensor] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -44,6 +45,14 @@ class Learner:
         yield fresh
         for _ in range(self.config.optimiser.updates - 1):
             yield self.replay.sample(len(fresh), self.generators["replay"])
+
+    def log_rewards(self, outcomes: Tensor, scores: Tensor, step: int | None = None) -> Tensor:
+        """log R of what came, float64; [batch, L], [batch] → [batch].
+
+        Where several histories write one design, its reward is shared out among them: log R(x) + log p_B(h|x).
+        """
+        log_rewards = self.reward.log_reward(scores, step)
+        return log_rewards if self.log_shares is None else log_rewards + self.log_shares(outcomes.cpu())
 
     @torch.no_grad()
     def log_dynamics(self, outcomes: Tensor) -> Tensor:

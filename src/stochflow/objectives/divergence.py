@@ -63,7 +63,7 @@ class TrajectoryKL(Objective):
         learner = self.learner
         intentions, outcomes = fresh.intentions.to(learner.device), fresh.outcomes.to(learner.device)
         valid = fresh.valid.to(learner.device)
-        log_reward = learner.reward.log_reward(fresh.scores, step).float().to(learner.device)
+        log_reward = learner.log_rewards(fresh.outcomes, fresh.scores, step).float().to(learner.device)
         log_policy = learner.network.all_prefixes(outcomes).log_policy[:, :-1]
         log_marginals = log_marginal(log_policy, learner.log_dynamics(outcomes))
         realised = log_marginals.gather(-1, outcomes.unsqueeze(-1)).squeeze(-1)
@@ -114,7 +114,7 @@ class BootstrappedKL(Objective):
     def terms(self, batch: Trajectories, step: int, progress: float) -> Terms:
         learner = self.learner
         outcomes, valid = batch.outcomes.to(learner.device), batch.valid.to(learner.device)
-        log_reward = learner.reward.log_reward(batch.scores, step).float().to(learner.device)
+        log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(learner.device)
         heads = learner.network.all_prefixes(outcomes)
         log_policy, log_flow = heads.log_policy[:, :-1], heads.log_flow[:, :-1]
         log_marginals = log_marginal(log_policy, learner.log_dynamics(outcomes))

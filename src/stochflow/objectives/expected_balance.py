@@ -41,7 +41,7 @@ class ExpectedBalance(Balance):
         learner = self.learner
         shape = learner.config.objective.loss
         outcomes, valid = batch.outcomes.to(learner.device), batch.valid.to(learner.device)
-        log_reward = learner.reward.log_reward(batch.scores, step).float().to(learner.device)
+        log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(learner.device)
         heads = learner.network.all_prefixes(outcomes)
         log_expected = log_expected_flow(learner.log_dynamics(outcomes), child_flows(learner, outcomes, step))
         residual = edb_residual(heads.log_flow[:, :-1], heads.log_policy[:, :-1], log_expected)

@@ -21,7 +21,9 @@ def child_flows(learner: Learner, outcomes: Tensor, step: int) -> Tensor:
     flows = learner.network.child_log_flows(outcomes)
     prefixes = outcomes[:, :-1].cpu().repeat_interleave(num_tokens, dim=0)
     letters = torch.arange(num_tokens).repeat(len(outcomes)).unsqueeze(-1)
-    paid = learner.memory.lookup(torch.cat([prefixes, letters], dim=1))
-    log_reward = learner.reward.log_reward(paid, step).float().view(-1, num_tokens).to(flows.device)
+    leaves = torch.cat([prefixes, letters], dim=1)
+    log_reward = (
+        learner.log_rewards(leaves, learner.memory.lookup(leaves), step).float().view(-1, num_tokens).to(flows.device)
+    )
     flows[:, -1] = torch.where(log_reward.isnan(), flows[:, -1], log_reward)
     return flows

@@ -18,6 +18,9 @@ from stochflow.rollout import NetworkSampler, Sampler
 from stochflow.trajectory import Trajectories
 
 _MAX_ROWS = 2**13  # states in one update, all depths together
+# weight of KL(M of the plan‖M), which has the same minimiser, where there is a stop: the world obeys it, so a policy
+# that has ruled it out once does not find back by KL(M‖·) alone, whose gradient has died
+RECALL = 0.5
 
 
 class PlannedKL(Objective):
@@ -57,10 +60,10 @@ class PlannedKL(Objective):
 
     def replan(self, step: int) -> None:
         """Fit the reward model and plan twice: for the targets, and with the bonus for the behaviour."""
-        memory, reward = self.learner.memory, self.learner.reward
+        memory = self.learner.memory
         self._fit_reward_model()
         self._choose(chosen_sequences(memory, self.learner.config.plan.max_entries))
-        log_rewards = reward.log_reward(memory.lookup(self.trie.sequences), step)
+        log_rewards = self.learner.log_rewards(self.trie.sequences, memory.lookup(self.trie.sequences), step)
         known: dict[int, Tensor] = {}
 
         def frontier(prefixes: Tensor) -> Tensor:
@@ -70,15 +73,17 @@ class PlannedKL(Objective):
                 known[depth] = self._frontier(prefixes, step)
             return known[depth]
 
-        self.plan = make_plan(self.trie, log_rewards, frontier, self._level_dynamics)
+        world = (frontier, self._level_dynamics, self._level_allowed)
+        self.plan = make_plan(self.trie, log_rewards, *world)
         bonus = self.learner.config.plan.bonus
-        eager = make_plan(self.trie, log_rewards - bonus, frontier, self._level_dynamics)
+        eager = make_plan(self.trie, log_rewards - bonus, *world)
         self.behaviour_policies = eager.policies
         self._num_planned = len(memory)
 
     def _fit_reward_model(self) -> None:
         """Learn from the paid scores; what breaks a constraint is known to score zero and would only confuse."""
-        sequences, scores, mask = self.learner.memory.sequences, self.learner.memory.scores, self.learner.network.mask
+        paid, mask = self.learner.memory.designs, self.learner.network.mask
+        sequences, scores = paid.sequences, paid.scores
         if mask is not None and bool((feasible := mask.alive(sequences)).any()):
             sequences, scores = sequences[feasible], scores[feasible]
         self.reward_model.fit(sequences, scores)
@@ -106,13 +111,19 @@ class PlannedKL(Objective):
         flow_loss = (weights * (heads.log_flow - values).square()).sum()
         log_policy, visits = _by_depth(heads.log_policy, sizes), _by_depth(weights, sizes)
         entropy = entropy_terms(log_policy, visits, config.objective, progress)
-        return {
+        terms = {
             "loss": kl_divergence_loss(divergence, entropy) + config.objective.flow_weight * flow_loss,
             "kl_loss": divergence,
             "flow_loss": flow_loss,
             "log_entropy_ratio": entropy.log_ratio,
             "dynamics_loss": entropy.dynamics,
         }
+        if learner.network.stop is None:
+            return terms
+        planned = torch.cat([plan.policies[t][nodes] for t, (nodes, _) in enumerate(draws)]).float().to(device)
+        log_planned = self._log_marginals(safe_log(planned), tokens, depths, sizes)
+        recall = (weights * (log_planned.exp() * (log_planned - log_marginals)).sum(dim=-1)).sum()
+        return terms | {"loss": terms["loss"] + RECALL * recall, "recall_loss": recall}
 
     def log_z(self) -> float:
         """V(root) of the last plan; it aims at log Z minus the smallest reachable KL."""
@@ -173,23 +184,43 @@ class PlannedKL(Objective):
 
         Where constraints leave no hope every completion is worth the floor, and that is known without asking.
         """
-        values, learner = self._believed(prefixes, step), self.learner
-        if learner.network.mask is None:
-            return values
-        completions = (learner.network.length - prefixes.shape[1]) * math.log(learner.network.num_tokens)
-        hopeless = math.log(learner.reward.floor) + completions
-        return torch.where(learner.network.mask.alive(prefixes), values, hopeless)
+        learner = self.learner
+        network, mask = learner.network, learner.network.mask
+        if mask is None:
+            return self._believed(prefixes, step)
+        values = math.log(learner.reward.floor) + network.log_completions(prefixes)
+        hopeful = mask.alive(prefixes)
+        if bool(hopeful.any()):
+            values[hopeful] = self._believed(prefixes[hopeful], step)
+        return values
 
     def _believed(self, prefixes: Tensor, step: int) -> Tensor:
         """V by the reward model for complete sequences, by the flow head for others."""
-        learner = self.learner
-        if prefixes.shape[1] < learner.network.length:
-            return learner.network.log_flow_of(prefixes.to(learner.device)).double().cpu()
-        values = self.reward_model.expected_log_reward(prefixes, learner.reward, step)
-        if self._chosen is None:
-            return values
-        paid = learner.reward.log_reward(learner.memory.lookup(prefixes), step)
-        return torch.where(paid.isnan(), values, paid)
+        learner, missing = self.learner, self.learner.network.length - prefixes.shape[1]
+        if missing == 0:
+            return self._believed_leaves(prefixes, step)
+        ended = learner.network.ended(prefixes)
+        values = torch.empty(len(prefixes), dtype=torch.float64)
+        values[~ended] = learner.network.log_flow_of(prefixes[~ended].to(learner.device)).double().cpu()
+        if bool(ended.any()):  # nothing but stops can follow: the design is there already
+            stop = int(learner.network.stop or 0)
+            leaves = torch.nn.functional.pad(prefixes[ended], (0, missing), value=stop)
+            values[ended] = self._believed_leaves(leaves, step)
+        return values
+
+    def _believed_leaves(self, leaves: Tensor, step: int) -> Tensor:
+        """log R by the reward model, or what was paid where a history of the same design or another plan has it."""
+        learner, memory = self.learner, self.learner.memory
+        values = self.reward_model.expected_log_reward(memory.canonical(leaves), learner.reward, step)
+        if self._chosen is not None or memory.designs is not memory:
+            paid = learner.reward.log_reward(memory.lookup(leaves), step)
+            values = torch.where(paid.isnan(), values, paid)
+        return values if learner.log_shares is None else values + learner.log_shares(leaves)
+
+    def _level_allowed(self, prefixes: Tensor) -> Tensor | None:
+        """What any policy may intend at all, where the world has rules; [rows, t] → [rows, K]."""
+        mask = self.learner.network.mask
+        return mask.next(prefixes) if mask is not None and mask.binding else None
 
     @torch.no_grad()
     def _level_dynamics(self, sequences: Tensor, depth: int) -> Tensor:

@@ -17,7 +17,7 @@ from stochflow.oracles.cache import ScoreCache
 from stochflow.oracles.oracle import Oracle
 from stochflow.oracles.workers import Asker, Inside, Process
 from stochflow.tasks.alphabets import named_alphabet
-from stochflow.tasks.base import Task
+from stochflow.tasks.base import Alphabet, Task
 
 PREFIX = "oracle:"
 CACHE = "oracle.sqlite"
@@ -33,11 +33,18 @@ class OracleTask(Task):
     Args:
         name: of the function.
         function: the function itself, where it cannot be imported by that name.
+        alphabet: how tokens become strings; by default letter by letter.
     """
 
     mode_threshold = 0.0
 
-    def __init__(self, name: str, config: OracleConfig, function: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: OracleConfig,
+        function: Callable[..., Any] | None = None,
+        alphabet: Alphabet | None = None,
+    ) -> None:
         if config.length is None or config.alphabet is None:
             raise ConfigError(
                 f"the oracle '{name}' needs to know what a design is; give --length L and --alphabet dna, rna, protein "
@@ -50,7 +57,7 @@ class OracleTask(Task):
             )
         self.name = PREFIX + name
         self.description = f"designs scored by {name}"
-        self.alphabet = named_alphabet(config.alphabet)
+        self.alphabet = named_alphabet(config.alphabet) if alphabet is None else alphabet
         self.length = config.length
         self._function_name, self._config, self._function = name, config, function
         self._oracle: Oracle | None = None

@@ -37,6 +37,15 @@ class ScoreMemory:
         return int(self.counts.sum())
 
     @property
+    def designs(self) -> "ScoreMemory":
+        """Each design with its score once: this memory, unless several of its sequences write the same design."""
+        return self
+
+    def canonical(self, sequences: Tensor) -> Tensor:
+        """The sequences that stand for designs in `designs`; [batch, L] → [batch, L]."""
+        return sequences
+
+    @property
     def sequences(self) -> Tensor:
         """Paid sequences in order of arrival, [num_sequences, L]."""
         return self.trie.sequences

@@ -14,6 +14,7 @@ PLAN_ITERATIONS = 64
 
 FrontierValues = Callable[[Tensor], Tensor]
 LevelDynamics = Callable[[Tensor, int], Tensor]
+LevelAllowed = Callable[[Tensor], Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,11 @@ class Plan:
 
 
 def make_plan(
-    trie: PrefixTrie, leaf_values: Tensor, frontier_values: FrontierValues, level_dynamics: LevelDynamics
+    trie: PrefixTrie,
+    leaf_values: Tensor,
+    frontier_values: FrontierValues,
+    level_dynamics: LevelDynamics,
+    level_allowed: LevelAllowed = lambda prefixes: None,
 ) -> Plan:
     """Run the backward recursion on visited prefixes only.
 
@@ -43,6 +48,8 @@ def make_plan(
         frontier_values: V of prefixes one token outside the trie, [rows, t] → [rows]; asked once per missing child.
         level_dynamics: P̂(b|s,a) for nodes of one level, from their example sequences and depth; [K, K] or
             [num_nodes, K, K].
+        level_allowed: True for the intentions that there are at prefixes of one level, [num_nodes, t] →
+            [num_nodes, K]; None for all.
     """
     if not len(trie):
         raise ValueError("nothing was visited yet; insert sequences into the trie before planning")
@@ -56,8 +63,9 @@ def make_plan(
         if len(parents):
             prefixes = trie.sequences[trie.examples[depth][parents], :depth]
             level_values[parents, tokens] = frontier_values(torch.cat([prefixes, tokens.unsqueeze(-1)], dim=1))
-        dynamics = level_dynamics(trie.sequences[trie.examples[depth]], depth)
-        level = blahut_arimoto(level_values, dynamics, PLAN_TOLERANCE, PLAN_ITERATIONS)
+        examples = trie.sequences[trie.examples[depth]]
+        allowed = level_allowed(examples[:, :depth])
+        level = blahut_arimoto(level_values, level_dynamics(examples, depth), PLAN_TOLERANCE, PLAN_ITERATIONS, allowed)
         child_values.append(level_values)
         levels.append(level)
         values = level.values

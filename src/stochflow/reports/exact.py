@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stochflow.channel_config import make_channel
 from stochflow.config import Config
 from stochflow.enumerated.tree import unbalanced_share
 from stochflow.errors import StochflowError
@@ -15,21 +14,22 @@ from stochflow.evaluation import Truth
 from stochflow.experiment import Experiment, restore
 from stochflow.reports.data import RunRecord
 from stochflow.runs import RunDirectory
-from stochflow.task_config import configured_task
+from stochflow.task_config import configured_channel, configured_task
 from stochflow.tasks import Reward
 
 _MAX_PREFIX_SOURCES = 256
 # the settings that decide what is true, whatever is learned
-_WORLD = {"task", "table", "reward_noise", "oracle", "constraints", "channel", "reward"}
+_WORLD = {"task", "table", "lengths", "reward_noise", "oracle", "constraints", "channel", "reward"}
 
 
 @dataclass(frozen=True)
 class Landscape:
-    """Every sequence of an enumerable task, in lexicographic order; all [K^L].
+    """Every design of an enumerable task; all [num_designs].
 
     Attributes:
         log_z: log Σ R(x).
-        unbalanced: per depth, the share of prefixes that no policy can balance; None for a channel without an inverse.
+        unbalanced: per depth, the share of prefixes that no policy can balance; None for a channel without an inverse
+            and where lengths vary.
     """
 
     log_rewards: np.ndarray
@@ -43,7 +43,7 @@ class Landscape:
 class Channels:
     """P(outcome | intention) at every position, true and learned; [L, K, K] each."""
 
-    letters: str
+    letters: list[str]
     truth: np.ndarray
     learned: np.ndarray
     is_known: bool
@@ -69,13 +69,13 @@ def examine(record: RunRecord) -> Examined:
     except StochflowError as error:
         return Examined(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
     landscape = None if experiment.truth is None else _landscape(experiment)
-    return Examined(landscape, _channels(experiment, record), experiment.task.num_tokens)
+    return Examined(landscape, _channels(experiment, record), experiment.task.num_letters)
 
 
 @torch.no_grad()
 def _landscape(experiment: Experiment) -> Landscape:
     truth, unbalanced = _truth(experiment.config.model_dump_json(include=_WORLD))
-    log_probs = experiment.policy.terminal_log_probs(experiment.channel)
+    log_probs = truth.log_probs(experiment.policy)
     return Landscape(
         log_rewards=truth.log_rewards.numpy(),
         log_probs=log_probs.numpy(),
@@ -90,9 +90,11 @@ def _truth(world: str) -> tuple[Truth, list[float] | None]:
     """The truth that all runs of one task, channel and reward share, solved once."""
     config = Config.model_validate_json(world)
     task = configured_task(config)
-    channel = make_channel(config.channel, task.num_tokens, task.length)
+    channel = configured_channel(config.channel, task)
     truth = Truth(task, channel, Reward(**config.reward.model_dump()))
-    return truth, unbalanced_share(truth.log_rewards, channel, task.length)
+    # where lengths vary, many prefixes have one child, and a share of all of them would say little
+    unbalanced = None if truth.histories else unbalanced_share(truth.log_rewards, channel, task.length)
+    return truth, unbalanced
 
 
 @torch.no_grad()
@@ -101,7 +103,7 @@ def _channels(experiment: Experiment, record: RunRecord) -> Channels:
     task, config = experiment.task, experiment.config
     learned = experiment.trainer.learner.dynamics.log_matrices(_tokens(experiment, record)).double().exp().mean(dim=0)
     truth = experiment.channel.log_matrices(task.length).exp()
-    return Channels(task.alphabet.letters, truth.numpy(), learned.numpy(), config.dynamics.kind == "known")
+    return Channels(task.alphabet.labels, truth.numpy(), learned.numpy(), config.dynamics.kind == "known")
 
 
 def _tokens(experiment: Experiment, record: RunRecord) -> Tensor:

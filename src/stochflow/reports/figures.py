@@ -247,7 +247,7 @@ def channel_maps(channels: Channels, position: int | None) -> list[Figure]:
 
 
 def _heat_map(
-    title: str, text: str, table: np.ndarray, letters: str, scale: list[list[Any]], bounds: tuple[float, float]
+    title: str, text: str, table: np.ndarray, letters: list[str], scale: list[list[Any]], bounds: tuple[float, float]
 ) -> Figure:
     names = [_label(letter) for letter in letters]
     signed = bounds[0] < 0

@@ -65,7 +65,7 @@ class PPO(Objective):
             heads = learner.network.all_prefixes(outcomes)
         values = heads.log_flow[:, :-1]
         rewards = -config.temperature * chosen(heads.log_policy[:, :-1], intentions)
-        rewards[:, -1] += learner.reward.log_reward(fresh.scores, step).float().to(learner.device)
+        rewards[:, -1] += learner.log_rewards(fresh.outcomes, fresh.scores, step).float().to(learner.device)
         advantages = generalised_advantages(rewards, values, config.gae_decay)
         for _ in range(learner.config.optimiser.updates):
             yield self.terms(fresh, standardised(advantages, valid), advantages + values)

@@ -57,7 +57,7 @@ class SoftActorCritic(Objective):
         intentions, outcomes, valid = (
             tensor.to(learner.device) for tensor in (batch.intentions, batch.outcomes, batch.valid)
         )
-        log_reward = learner.reward.log_reward(batch.scores, step).float().to(learner.device)
+        log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(learner.device)
         log_policy = learner.network.all_prefixes(outcomes).log_policy[:, :-1]
         temperature = self.temperature()
         with torch.no_grad():

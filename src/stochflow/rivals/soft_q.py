@@ -46,7 +46,7 @@ class SoftQ(Objective):
         intentions, outcomes, valid = (
             tensor.to(learner.device) for tensor in (batch.intentions, batch.outcomes, batch.valid)
         )
-        log_reward = learner.reward.log_reward(batch.scores, step).float().to(learner.device)
+        log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(learner.device)
         log_policy = learner.network.all_prefixes(outcomes).log_policy[:, :-1]
         log_dynamics = learner.log_dynamics(outcomes)
         with torch.no_grad():

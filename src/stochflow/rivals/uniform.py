@@ -30,7 +30,7 @@ class UniformIntentions(Objective):
             log_policy = learner.network.all_prefixes(outcomes).log_policy[:, :-1]
         log_marginals = log_marginal(log_policy, learner.log_dynamics(outcomes))
         realised = log_marginals.gather(-1, outcomes.unsqueeze(-1)).squeeze(-1).double().cpu()
-        residual = reward_adjusted_diff(learner.reward.log_reward(fresh.scores), realised, fresh.valid)
+        residual = reward_adjusted_diff(learner.log_rewards(fresh.outcomes, fresh.scores), realised, fresh.valid)
         self._log_weight = float(torch.logaddexp(torch.tensor(self._log_weight).double(), residual.logsumexp(dim=0)))
         self._num += len(fresh)
         yield from ()

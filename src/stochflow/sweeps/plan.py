@@ -10,14 +10,14 @@ import yaml
 from pydantic import Field, ValidationError, field_validator
 
 from stochflow import api
-from stochflow.channel_config import make_channel, parse_noise, with_matrix_inside
+from stochflow.channel_config import parse_noise, with_matrix_inside
 from stochflow.config import MOST, Config, Settings, read_yaml, sentence_of
 from stochflow.errors import ConfigError
 from stochflow.experiment import choose_device, reference_tokens
 from stochflow.files import write_atomically
 from stochflow.methods import METHODS
 from stochflow.runs import RunDirectory, unwritable
-from stochflow.task_config import configured_task, same_setting, with_table_pinned
+from stochflow.task_config import configured_channel, configured_task, same_setting, with_table_pinned
 from stochflow.tasks import TASKS, Task
 
 SPECIFICATION = "sweep.yaml"
@@ -173,7 +173,7 @@ def _runs(spec: SweepConfig) -> Iterator[PlannedRun]:
 
 def _check_surroundings(spec: SweepConfig, config: Config, task: Task) -> None:
     """What a run needs beyond its settings must be there before the first one starts."""
-    make_channel(config.channel, task.num_tokens, task.length)
+    configured_channel(config.channel, task)
     if config.evaluation.reference is not None:
         reference_tokens(Path(config.evaluation.reference), task)
     if spec.engine == "local":  # machines of a cluster have devices and modules of their own

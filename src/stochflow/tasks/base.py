@@ -24,6 +24,11 @@ class Alphabet:
     def __len__(self) -> int:
         return len(self.letters)
 
+    @property
+    def labels(self) -> list[str]:
+        """What to call each token."""
+        return list(self.letters)
+
     def encode(self, sequences: Sequence[str]) -> Tensor:
         """Tokens of equally long strings, int64, [num_sequences, length]."""
         if not sequences:
@@ -47,7 +52,7 @@ class Alphabet:
 
 
 class Task(ABC):
-    """Fixed-length sequences over an alphabet with a non-negative score.
+    """Sequences of tokens of one length with a non-negative score.
 
     Attributes:
         name: what the command line calls it.
@@ -58,6 +63,7 @@ class Task(ABC):
         source: where the scores come from.
         num_measured: sequences with a measured score; None where scores are computed.
         noisy: True when scoring a sequence again may give another score.
+        padding: the token after the last letter of a row of `designs`; None where all have one length.
     """
 
     name: str
@@ -68,6 +74,7 @@ class Task(ABC):
     source: str = "computed"
     num_measured: int | None = None
     noisy: bool = False
+    padding: int | None = None
 
     @abstractmethod
     def score(self, tokens: Tensor) -> Tensor:
@@ -101,6 +108,10 @@ class Task(ABC):
         """True for sequences that satisfy all constraints, [num_sequences]; None for a task without any."""
         return None
 
+    def designs(self, tokens: Tensor) -> Tensor:
+        """The letters that sequences of tokens stand for: themselves, unless lengths vary; one row per sequence."""
+        return tokens
+
     def modes_reached(self, tokens: Tensor) -> Tensor | None:
         """True for each of the task's own modes that a sequence reaches, [num_modes]; None where none are known."""
         return None
@@ -117,6 +128,16 @@ class Task(ABC):
     @property
     def num_tokens(self) -> int:
         return len(self.alphabet)
+
+    @property
+    def num_letters(self) -> int:
+        """Tokens that are letters: all of them, unless lengths vary."""
+        return self.num_tokens
+
+    @property
+    def num_designs(self) -> int:
+        """How many designs there are to find."""
+        return self.size
 
     @property
     def size(self) -> int:

@@ -41,7 +41,7 @@ class Table:
     """What a table says, in the order of its rows; usable as it is.
 
     Attributes:
-        sequences: distinct, all of one length.
+        sequences: distinct, and of one length unless others were asked for.
         scores: measurements, finite, [num, num_replicates].
         variances: not negative, [num]; None without such a column.
         letters: of the alphabet.
@@ -73,9 +73,19 @@ class Table:
     def sha256(self) -> str:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
-    def task(self, name: str, scale: str, source: str) -> MeasuredTask:
-        """The task of this table, its scores as they are ("none") or scaled to [0, 1] ("unit")."""
-        alphabet = Alphabet(self.letters)
+    @cached_property
+    def lengths(self) -> tuple[int, int]:
+        """Letters of the shortest sequence and of the longest."""
+        lengths = [len(sequence) for sequence in self.sequences]
+        return min(lengths), max(lengths)
+
+    def task(self, name: str, scale: str, source: str, alphabet: Alphabet | None = None) -> MeasuredTask:
+        """The task of this table, its scores as they are ("none") or scaled to [0, 1] ("unit").
+
+        Args:
+            alphabet: how sequences become tokens; by default letter by letter, which needs one length.
+        """
+        alphabet = Alphabet(self.letters) if alphabet is None else alphabet
         variances = None if self.variances is None else torch.from_numpy(self.variances)
         measured = Measurements(alphabet.encode(self.sequences), torch.from_numpy(self.scores), variances)
         self._check_scale(name, scale)
@@ -99,11 +109,16 @@ class Table:
             raise DataError(f"no score of {name} is above 0, so there is nothing to prefer; check the score column")
 
 
-def read_table(path: Path, columns: Columns, alphabet: str) -> Table:
-    """A table of a user's own, or one sentence that says what is wrong with it."""
+def read_table(path: Path, columns: Columns, alphabet: str, variable: bool = False) -> Table:
+    """A table of a user's own, or one sentence that says what is wrong with it.
+
+    Args:
+        variable: let sequences differ in length.
+    """
     frame = _read(path, columns)
     sequences = [text.strip() for text in frame[columns.sequence]]
     letters = _letters(alphabet, sequences, path)
+    _check_lengths(sequences, path, variable)
     _check_sequences(sequences, letters, path)
     scores = np.stack([_numbers(frame, name, path) for name in columns.scores], axis=1)
     variances = None
@@ -196,18 +211,21 @@ def _letters(alphabet: str, sequences: Sequence[str], path: Path) -> str:
     )
 
 
-def _check_sequences(sequences: Sequence[str], letters: str, path: Path) -> None:
+def _check_lengths(sequences: Sequence[str], path: Path, variable: bool) -> None:
     lengths = sorted({len(sequence) for sequence in sequences})
     if lengths[0] == 0:
         row = 2 + [len(sequence) for sequence in sequences].index(0)
         raise DataError(f"{path} has no sequence in line {row}; fill it in or remove the line")
-    if len(lengths) > 1:
+    if len(lengths) > 1 and not variable:
         raise DataError(
-            f"{path} has sequences of {lengths[0]} to {lengths[-1]} letters, and designs have one length, because "
-            "there is no stop action yet; keep the sequences of one length"
+            f"{path} has sequences of {lengths[0]} to {lengths[-1]} letters, and designs have one length unless you "
+            "ask for more; give --variable-length, or keep the sequences of one length"
         )
-    if lengths[0] > MAX_LENGTH:
-        raise DataError(f"{path} has sequences of {lengths[0]:,} letters; {MAX_LENGTH:,} is the most there may be")
+    if lengths[-1] > MAX_LENGTH:
+        raise DataError(f"{path} has sequences of {lengths[-1]:,} letters; {MAX_LENGTH:,} is the most there may be")
+
+
+def _check_sequences(sequences: Sequence[str], letters: str, path: Path) -> None:
     unknown = sorted(set("".join(sequences)) - set(letters))
     if unknown:
         row = next(number for number, sequence in enumerate(sequences, start=2) if set(sequence) - set(letters))
