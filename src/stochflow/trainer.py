@@ -256,9 +256,7 @@ class Trainer(Loop):
         oracle: Callable[[Tensor], Tensor],
         free: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        super().__init__(
-            learner.config, learner.reward, [*learner.network.parameters(), *objective.own.parameters()]
-        )
+        super().__init__(learner.config, learner.reward, [*learner.network.parameters(), *objective.own.parameters()])
         self.learner, self.objective = learner, objective
         self._channel, self._oracle, self._free = channel, oracle, free
         self._dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics)

@@ -20,8 +20,8 @@ from stochflow.trajectory import Trajectories
 def graph_steps(learner: GraphLearner, batch: Trajectories, log_dynamics: Tensor, step: int) -> Steps:
     """The five terms of every step of a batch, on the path that `objective.path` names.
 
-    On the intended path π_B is over parents and intentions together; on the realised path the outcome counts as if it had
-    been intended, and what remains of π_B is p_B(s|s') over parent states.
+    On the intended path π_B is over parents and intentions together; on the realised path the outcome counts as if it
+    had been intended, and what remains of π_B is p_B(s|s') over parent states.
 
     Args:
         log_dynamics: log P̂, [S, A, C].

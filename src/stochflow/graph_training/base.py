@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from stochflow.config import Config
 from stochflow.graph_training.dynamics import GraphDynamics

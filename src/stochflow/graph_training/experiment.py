@@ -1,11 +1,11 @@
 """Builds a whole run on a graph from a config: names the concrete classes, as `stochflow.experiment` does for sequences."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pandas as pd
 import torch
 
-from stochflow.config import Config, ConstraintConfig
+from stochflow.config import ChannelConfig, Config, ConstraintConfig
 from stochflow.errors import ConfigError, DataError
 from stochflow.evaluation import Summary
 from stochflow.experiment import choose_device
@@ -45,6 +45,11 @@ class GraphExperiment:
     def log_policy(self) -> torch.Tensor:
         """What is judged and sampled from, log π(a|s), [S, A]."""
         return self.trainer.learner.network.policy_table()
+
+    def under(self, channel: ChannelConfig) -> "GraphExperiment":
+        """The same policy in a world with other noise."""
+        graph = configured_graph(self.config.model_copy(update={"channel": channel}))
+        return replace(self, graph=graph, truth=GraphTruth(graph, self.truth.reward))
 
     def judge(self) -> dict[str, float]:
         """Exact KL, regret, TV and expected score of the policy as it is now."""
@@ -136,7 +141,9 @@ def check_graph_settings(config: Config, graph: Graph) -> None:
     }
     for what, given in unfit.items():
         if given:
-            raise ConfigError(f"{what} cannot be had with {config.task}, which is a graph and no sequence; leave it out")
+            raise ConfigError(
+                f"{what} cannot be had with {config.task}, which is a graph and no sequence; leave it out"
+            )
     objective = config.objective
     possible = METHODS if graph.outcomes_are_intentions else _AWARE
     planned = (objective.kind, objective.scope, objective.values) == ("kl", "state", "planned")

@@ -123,4 +123,3 @@ def objects_frame(sampled: GraphSampled, graph: Graph, reward: Reward) -> pd.Dat
             "log_prob": sampled.log_probs.numpy(),
         }
     )
-

@@ -4,15 +4,18 @@ from collections.abc import Callable
 
 from stochflow.config import Config
 from stochflow.errors import ConfigError
-from stochflow.graphs import hypergrid
+from stochflow.graphs import gymnasium, hypergrid
 from stochflow.graphs.graph import Graph
 
 __all__ = ["FAMILIES", "GRAPHS", "Graph", "configured_graph", "is_graph", "settings_of"]
 
 # what stands before the colon → the graph of what stands after it under a slip α
-FAMILIES: dict[str, Callable[[str, float], Graph]] = {"hypergrid": hypergrid.hypergrid}
+FAMILIES: dict[str, Callable[[str, float], Graph]] = {
+    "hypergrid": hypergrid.hypergrid,
+    "gym": gymnasium.gym_graph,
+}
 # what `stochflow tasks` lists, with a form for all of its kind
-GRAPHS = {"hypergrid": hypergrid.FORM}
+GRAPHS = {"hypergrid": hypergrid.FORM, gymnasium.EXAMPLE: gymnasium.FORM}
 
 
 def is_graph(task: str) -> bool:
@@ -22,7 +25,11 @@ def is_graph(task: str) -> bool:
 
 def settings_of(task: str) -> dict[str, object]:
     """Settings that such tasks have by default, in the place of those of sequences."""
-    return {"reward": {"beta": 1.0}, "dynamics": {"depends_on": "state"}}
+    settings: dict[str, object] = {"reward": {"beta": 1.0}, "dynamics": {"depends_on": "state"}}
+    if task.partition(":")[0] == "gym":
+        # the world is noisy already, and what scores nothing must stay reachable
+        settings |= {"reward": {"beta": 1.0, "floor": 0.01}, "channel": {"kind": "none"}}
+    return settings
 
 
 def configured_graph(config: Config) -> Graph:

@@ -34,10 +34,9 @@ def node_visits(graph: Graph, marginals: Tensor) -> Tensor:
     """μ: probability that an episode passes through each node, [S, C] → [S + X]; the objects' part is P_π(x)."""
     visits = torch.zeros(graph.num_nodes, dtype=marginals.dtype)
     visits[0] = 1.0
+    by_step = marginals.flatten()
     for level in graph.levels:
-        possible = graph.possible[level]
-        passed = visits[level].unsqueeze(-1) * marginals[level]
-        visits.index_add_(0, graph.children[level][possible], passed[possible])
+        visits.index_add_(0, level.targets, visits[level.sources] * by_step[level.steps])
     return visits
 
 
@@ -62,14 +61,18 @@ def expected_values(
     """
     values = torch.zeros(graph.num_nodes, dtype=torch.float64)
     values[graph.num_states :] = object_values
-    after = torch.full(graph.valid_actions.shape, -torch.inf, dtype=torch.float64)
+    after = torch.zeros(graph.valid_actions.shape, dtype=torch.float64)
+    invalid = ~graph.valid_actions
     for level in reversed(graph.levels):
-        valid = graph.valid_actions[level]
-        ahead = (values[graph.children[level].clamp_min(0)] * graph.possible[level]).unsqueeze(-1)
-        gains = (dynamics[level] @ ahead).squeeze(-1)  # [states, A]
-        after[level] = gains.masked_fill(~valid, -torch.inf)
-        values[level] = after[level].amax(dim=-1) if policies is None else (policies[level] * gains * valid).sum(dim=-1)
-    return values, after
+        states = level.states
+        ahead = (values[level.children] * level.possible).unsqueeze(-1)
+        gains = (dynamics[states] @ ahead).squeeze(-1)  # [states, A]
+        after[states] = gains
+        if policies is None:
+            values[states] = gains.masked_fill(invalid[states], -torch.inf).amax(dim=-1)
+        else:
+            values[states] = (policies[states] * gains).sum(dim=-1)
+    return values, after.masked_fill(invalid, -torch.inf)
 
 
 @dataclass(frozen=True)

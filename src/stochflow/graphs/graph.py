@@ -14,6 +14,27 @@ MAX_ENTRIES = 2**24
 
 
 @dataclass(frozen=True)
+class Level:
+    """The states of one depth, ready for a sweep.
+
+    Attributes:
+        states: [num].
+        children: nodes behind their outcomes, the root where there is none, [num, C].
+        possible: one where an outcome exists, zero elsewhere, float64, [num, C].
+        steps: s·C + outcome of every outcome that exists, [num_steps].
+        sources: the state of each step, [num_steps].
+        targets: the node behind each step, [num_steps].
+    """
+
+    states: Tensor
+    children: Tensor
+    possible: Tensor
+    steps: Tensor
+    sources: Tensor
+    targets: Tensor
+
+
+@dataclass(frozen=True)
 class Graph:
     """States are numbered 0 … S − 1 with the root first, finished objects S … S + X − 1; together they are the nodes.
 
@@ -85,10 +106,16 @@ class Graph:
         return self.children >= 0
 
     @cached_property
-    def levels(self) -> list[Tensor]:
+    def levels(self) -> list[Level]:
         """States by depth, the root's first."""
         depths = self.depths[: self.num_states]
-        return [(depths == depth).nonzero().squeeze(-1) for depth in range(int(depths.max()) + 1)]
+        return [self._level((depths == depth).nonzero().squeeze(-1)) for depth in range(int(depths.max()) + 1)]
+
+    def _level(self, states: Tensor) -> Level:
+        children, possible = self.children[states], self.possible[states]
+        steps = (states.unsqueeze(-1) * self.num_outcomes + torch.arange(self.num_outcomes))[possible]
+        sources = steps // self.num_outcomes
+        return Level(states, children.clamp_min(0), possible.double(), steps, sources, children[possible])
 
     @cached_property
     def parents(self) -> Tensor:
@@ -122,9 +149,8 @@ class Graph:
         totals = torch.zeros(self.num_nodes, dtype=torch.float64)
         totals[self.num_states :] = 1.0
         for level in reversed(self.levels):
-            children, possible = self.children[level].clamp_min(0), self.possible[level]
-            shares = backward[children, self.parent_places[level]]
-            totals[level] = (shares * totals[children] * possible).sum(dim=-1)
+            shares = backward[level.children, self.parent_places[level.states]]
+            totals[level.states] = (shares * totals[level.children] * level.possible).sum(dim=-1)
         return totals.clamp_min(torch.finfo(torch.float64).tiny).log()
 
 
