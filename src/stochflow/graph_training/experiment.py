@@ -1,4 +1,4 @@
-"""Builds a whole run on a graph from a config: names the concrete classes, as `stochflow.experiment` does for sequences."""
+"""Builds a whole run on a graph from a config, as `stochflow.experiment` does for sequences."""
 
 from dataclasses import dataclass, replace
 
@@ -141,9 +141,7 @@ def check_graph_settings(config: Config, graph: Graph) -> None:
     }
     for what, given in unfit.items():
         if given:
-            raise ConfigError(
-                f"{what} cannot be had with {config.task}, which is a graph and no sequence; leave it out"
-            )
+            raise ConfigError(f"{what} cannot be had with {config.task}, whose states are no sequences; leave it out")
     objective = config.objective
     possible = METHODS if graph.outcomes_are_intentions else _AWARE
     planned = (objective.kind, objective.scope, objective.values) == ("kl", "state", "planned")

@@ -1,4 +1,4 @@
-"""SGFN-KL in state scope on a graph, with values planned from what was paid for and the dynamics as they are believed."""
+"""SGFN-KL in state scope on a graph, with values planned from what was paid for and from P̂."""
 
 from collections.abc import Iterator
 
@@ -22,9 +22,9 @@ _MIN_VISITS = 1e-12
 class PlannedGraphKL(GraphObjective):
     """Distils KL(M_θ(·|s)‖T(·|s)), T ∝ exp(V(s') + log p_B(s|s')), into the network.
 
-    The plan is the attainable optimum under P̂: V of a paid object is its log R, of an unpaid one the flow head, and p_B is
-    the posterior of the plan itself. With it T(s'|s) ∝ M*(s'|s)·exp E*[log R(x) − log P*(x) | s'], and the sum over
-    visited states of this divergence is what the KL over episodes loses against the plan.
+    The plan is the attainable optimum under P̂: V of a paid object is its log R, of an unpaid one the flow head, and p_B
+    is the posterior of the plan itself. With it T(s'|s) ∝ M*(s'|s)·exp E*[log R(x) − log P*(x) | s'], and the sum over
+    visited states of this divergence, above its minimum, is what the KL over episodes loses against the plan.
     """
 
     def __init__(self, learner: GraphLearner) -> None:

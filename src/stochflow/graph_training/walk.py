@@ -42,7 +42,7 @@ def walk(
 
 
 def nodes_on(graph: Graph, outcomes: Tensor, valid: Tensor) -> Tensor:
-    """Nodes that episodes pass through, the root first; after the end the object again; [num, time] → [num, time + 1]."""
+    """Nodes on the way of episodes, the root first, after the end the object; [num, time] → [num, time + 1]."""
     nodes = [torch.zeros(len(outcomes), dtype=torch.int64)]
     for column, going in zip(outcomes.unbind(dim=1), valid.unbind(dim=1), strict=True):
         last = nodes[-1]

@@ -1,9 +1,9 @@
 """What is true of a graph: the terminal distribution of a policy, and the best that any policy can do.
 
-The smallest KL(P_π(x)‖R/Z) is the smallest KL(P_π(τ)‖R/Z·Π p_B) over the backward policies p_B(s|s') as well, and the best
-p_B is the posterior μ(s)·M(s'|s)/μ(s'). With it log p_B − log M = log μ(s) − log μ(s') telescopes along an episode, so one
-Blahut–Arimoto step in every state at once is π(a|s) ∝ π(a|s)·exp E[log R(x) − log P_π(x) | s,a], which lowers the divergence.
-Momentum makes it many times faster, and is dropped whenever it would not lower it.
+KL(P_π(x)‖R/Z) is the smallest KL(P_π(τ)‖R/Z·Π p_B) over backward policies p_B(s|s'), and the best p_B is the posterior
+μ(s)·M(s'|s)/μ(s'). With it log p_B − log M = log μ(s) − log μ(s') telescopes along an episode, so one Blahut–Arimoto
+step in every state at once is π(a|s) ∝ π(a|s)·exp E[log R(x) − log P_π(x) | s,a], which lowers the divergence. Momentum
+makes it many times faster, and is dropped whenever it would not lower it.
 
 How far a policy is from the optimum is known at every moment: no policy has a KL below the tangent of the
 divergence at P_π, min_π' E_π'[log P_π(x) − log R(x)/Z], and that is a shortest path.

@@ -1,9 +1,9 @@
 """Gymnasium's tabular environments, unrolled over a known horizon into a graph.
 
-Read is the table `env.unwrapped.P` that the toy-text environments carry: P[s][a] = [(probability, s', reward, ended), …].
-A state of the graph is (t, s, return so far), an object (s, return, ended): where an episode of at most `horizon` steps is
-when it ends or is cut off. The score of an object is its return above the smallest return there is, so that it is never
-negative; R = max(score^β, floor).
+Read is the table `env.unwrapped.P` of the toy-text environments: P[s][a] = [(probability, s', reward, ended), …]. A
+state of the graph is (t, s, return so far), an object (s, return, ended): where an episode of at most `horizon` steps
+is when it ends or is cut off. The score of an object is its return above the smallest return there is, so that it is
+never negative; R = max(score^β, floor).
 """
 
 from collections.abc import Iterator
@@ -139,7 +139,7 @@ class Unrolled:
         return [(State(0, place, 0.0), [share, *nothing]) for place, share in starts]
 
     def _steps(self, state: State, place: int) -> Row:
-        """Children of a state in the order of what comes, which is the same at every time, with P after each intention."""
+        """Children of a state with P after each intention, in an order that is the same at every time."""
         row: Row = []
         for (next_place, reward, ended), shares in outcomes_of(self.table[place], self.num_actions).items():
             total = round(state.total + reward, _DIGITS)
