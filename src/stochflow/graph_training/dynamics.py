@@ -13,8 +13,9 @@ class CountedDynamics(nn.Module):
     """Counts of (s, a, outcome), drawn towards what states of the same kind have in common.
 
     P̂(c|s,a) = (n_sac + κ·P̂_kind(c|a))/(n_sa + κ), with P̂_kind the pooled counts plus one observation spread over the
-    outcomes that exist. κ is the one under which the counts are most likely (Dirichlet–multinomial): where states of a
-    kind are alike it grows large, and they learn from one another. With `by_state` False they are taken to be alike.
+    outcomes that the intention may have. κ is the one under which the counts are most likely (Dirichlet–multinomial):
+    where states of a kind are alike it grows large, and they learn from one another. With `by_state` False they are
+    taken to be alike.
     """
 
     counts: Tensor
@@ -42,9 +43,9 @@ class CountedDynamics(nn.Module):
         kinds = self._graph.kinds
         totals = torch.zeros(int(kinds.max()) + 1, *self.counts.shape[1:], dtype=torch.float64)
         totals.index_add_(0, kinds, self.counts)
-        possible = self._graph.possible.double()
-        seen = (totals[kinds] + (possible / possible.sum(dim=-1, keepdim=True)).unsqueeze(1)) * possible.unsqueeze(1)
-        return seen / seen.sum(dim=-1, keepdim=True)
+        support = self._graph.support.double()
+        seen = (totals[kinds] + support / support.sum(dim=-1, keepdim=True).clamp_min(1)) * support
+        return seen / seen.sum(dim=-1, keepdim=True).clamp_min(torch.finfo(torch.float64).tiny)
 
     def _strength(self, pooled: Tensor) -> float:
         """κ of the largest likelihood of the counts."""

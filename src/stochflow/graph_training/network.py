@@ -21,10 +21,10 @@ class GraphNetwork(nn.Module):
     def __init__(self, graph: Graph, width: int, num_layers: int) -> None:
         super().__init__()
         self.num_states, self.num_actions = graph.num_states, graph.num_actions
-        exists = graph.parents >= 0
-        parent_states = graph.parents.clamp_min(0) // graph.num_outcomes
-        # [S + X, parents · A]: intentions that are possible in a parent may have led here
-        pairs = (graph.valid_actions[parent_states] & exists.unsqueeze(-1)).flatten(1)
+        steps = graph.parents.clamp_min(0)
+        # [S + X, parents · A]: only what may have led here has a share, or balance could hide flow where none is
+        may = graph.support[steps // graph.num_outcomes, :, steps % graph.num_outcomes]
+        pairs = (may & (graph.parents >= 0).unsqueeze(-1)).flatten(1)
         pairs[0, 0] = True  # the root has no parents; its row is never asked for but must stay finite
         self.register_buffer("features", graph.features, persistent=False)
         self.register_buffer("valid_actions", graph.valid_actions, persistent=False)

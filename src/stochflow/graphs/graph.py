@@ -106,6 +106,11 @@ class Graph:
         return self.children >= 0
 
     @cached_property
+    def support(self) -> Tensor:
+        """True for outcomes that an intention may have, [S, A, C]; a learner knows these, not how likely they are."""
+        return self.dynamics > 0
+
+    @cached_property
     def levels(self) -> list[Level]:
         """States by depth, the root's first."""
         depths = self.depths[: self.num_states]

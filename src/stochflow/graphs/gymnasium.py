@@ -186,12 +186,15 @@ class Unrolled:
         return torch.cat([times, (times.max() + 1).expand(len(self.objects))])
 
     def _features(self) -> Tensor:
-        """Place one-hot, share of the time, return so far, whether it has ended; [S + X, places + 3]."""
-        nodes = [(state.place or 0, state.time, state.total, 0.0) for state in self.states]
-        nodes += [(end.place, self.horizon, end.total, 1.0) for end in self.objects]
-        places = torch.nn.functional.one_hot(torch.tensor([node[0] for node in nodes]), max(self.table) + 1).float()
-        numbers = torch.tensor([node[1:] for node in nodes])
-        return torch.cat([places, numbers / numbers.abs().amax(dim=0).clamp_min(1e-9)], dim=-1)
+        """Place and time one-hot, return so far, whether it has ended; [S + X, places + horizon + 3]."""
+        nodes = [(state.place or 0, state.time + 1, state.total, 0.0) for state in self.states]
+        nodes += [(end.place, self.horizon + 1, end.total, 1.0) for end in self.objects]
+        columns = [torch.tensor(column) for column in zip(*nodes, strict=True)]
+        places, times = columns[:2]
+        totals = columns[2] / columns[2].abs().max().clamp_min(1e-9)
+        located = torch.nn.functional.one_hot(places, max(self.table) + 1)
+        timed = torch.nn.functional.one_hot(times, self.horizon + 2)
+        return torch.cat([located, timed, totals.unsqueeze(-1), columns[3].unsqueeze(-1)], dim=-1).float()
 
 
 def outcomes_of(actions: dict[int, Any], num_actions: int) -> dict[Outcome, list[float]]:

@@ -11,8 +11,7 @@ FORM = "hypergrid:DIMENSIONS,SIDE"
 DEFAULT = (2, 8)
 # of the grid of Pan et al. 2023 (arXiv:2302.09465): everywhere, in the corners, in the modes within them
 REWARDS = (1e-3, 0.5, 2.0)
-# a little more than the corners alone give, whatever is added everywhere
-_ABOVE_CORNERS = 1.5
+_MODE_SHARE = 0.99  # of the best score
 
 
 def corner_rewards(positions: Tensor, side: int, rewards: tuple[float, float, float] = REWARDS) -> Tensor:
@@ -55,7 +54,7 @@ def hypergrid(parameters: str, slip: float) -> Graph:
         features=_features(positions, side),
         scores=scores,
         labels=[",".join(map(str, position)) for position in positions.tolist()],
-        mode_threshold=REWARDS[0] + _ABOVE_CORNERS * REWARDS[1],
+        mode_threshold=_MODE_SHARE * float(scores.max()),
         outcomes_are_intentions=True,
     )
 

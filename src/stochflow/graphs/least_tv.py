@@ -12,9 +12,9 @@ from stochflow.graphs.graph import Graph
 def least_tv(graph: Graph, log_reward: Tensor) -> float:
     """min_π ½·Σ_x |P_π(x) − R(x)/Z|; log_reward: [X].
 
-    The visits of possible intentions v(s,a) ≥ 0 with Σ_a v(s,a) = [s is the root] + Σ v(s',a')·P(s|s',a') are exactly those
-    of policies, and P_π(x) is linear in them. Beside them stand the shortfalls d(x) ≥ R(x)/Z − P_π(x), d ≥ 0: both sides
-    sum to one, so the total variation is Σ d.
+    Visits of possible intentions, v(s,a) ≥ 0 with Σ_a v(s,a) = [s is the root] + Σ v(s',a')·P(s|s',a'), are exactly
+    those of policies, and P_π(x) is linear in them. Beside them stand the shortfalls d(x) ≥ R(x)/Z − P_π(x), d ≥ 0:
+    both distributions sum to one, so the total variation is Σ d.
     """
     states, actions = graph.valid_actions.nonzero(as_tuple=True)
     num_visits, num_objects = len(states), graph.num_objects
