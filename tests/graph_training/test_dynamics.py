@@ -46,7 +46,7 @@ def test_states_of_one_kind_learn_from_one_another_where_they_are_alike() -> Non
 
 
 def test_a_state_that_differs_from_its_kind_is_learned_from_its_own_counts() -> None:
-    graph = hypergrid("2,3", 0.0)
+    graph = hypergrid("2,3", 0.3)
     dynamics = CountedDynamics(graph, by_state=True)
     pooled = CountedDynamics(graph, by_state=False)
     other = graph.labels.index("1,1")
