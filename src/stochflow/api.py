@@ -284,10 +284,10 @@ def exact(
     channel_layer = {} if noise is None else {"channel": _whole_channel(noise)}
     config = resolve_config([{"task": task, "reward": reward, "reward_noise": reward_noise, **channel_layer}])
     the_reward = Reward(**config.reward.model_dump())
-    described: dict[str, Any] = {"task": task, "beta": config.reward.beta, "floor": config.reward.floor}
+    terms = {"beta": config.reward.beta, "floor": config.reward.floor}
     if is_graph(task):
         graph = configured_graph(config)
-        return {**described, "noise": graph.noise, **GraphTruth(graph, the_reward).optimum()}
+        return {"task": task, "noise": graph.noise, **terms, **GraphTruth(graph, the_reward).optimum()}
     the_task = configured_task(config)
     if not the_task.enumerable:
         raise ConfigError(
@@ -295,7 +295,7 @@ def exact(
         )
     channel = make_channel(config.channel, the_task.num_tokens, the_task.length)
     truth = Truth(the_task, channel, the_reward)
-    result: dict[str, Any] = {**described, "noise": channel.noise, **truth.optimum()}
+    result: dict[str, Any] = {"task": task, "noise": channel.noise, **terms, **truth.optimum()}
     if channel.slip is not None:
         result["infeasible_share"] = infeasible_share(truth.log_rewards, channel.slip, the_task.num_tokens)
     return result

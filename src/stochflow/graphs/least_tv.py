@@ -28,7 +28,9 @@ def least_tv(graph: Graph, log_reward: Tensor) -> float:
     sources[0] = 1.0
     target = torch.softmax(log_reward.double(), dim=0).numpy()
     cost = np.concatenate([np.zeros(num_visits), np.ones(num_objects)])
-    found = linprog(cost, A_ub=shortfall, b_ub=-target, A_eq=balance, b_eq=sources, method="highs")
+    found = linprog(  # type: ignore[call-overload]  # the stubs know dense matrices alone
+        cost, A_ub=shortfall, b_ub=-target, A_eq=balance, b_eq=sources, method="highs"
+    )
     if not found.success:
         raise ValueError(f"the linear programme of {graph.name} was not solved: {found.message}")
     return float(found.fun)
