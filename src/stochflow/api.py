@@ -18,6 +18,14 @@ from stochflow.enumerated.tree import infeasible_share
 from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary, Truth, draw, samples_frame
 from stochflow.experiment import restore
+from stochflow.graph_training.experiment import (
+    GraphExperiment,
+    build_graph_experiment,
+    check_graph_settings,
+    restore_graph_experiment,
+)
+from stochflow.graph_training.truth import GraphTruth
+from stochflow.graphs import configured_graph, is_graph, settings_of
 from stochflow.methods import method_settings
 from stochflow.oracles.task import PREFIX, function_name
 from stochflow.reports.page import write_report
@@ -32,6 +40,7 @@ from stochflow.task_config import (
     with_table_pinned,
 )
 from stochflow.tasks import TABLE_TASK, Reward
+from stochflow.tasks.tables import Table
 from stochflow.trackers import Tracking
 
 Settings = Mapping[str, Any]
@@ -50,6 +59,7 @@ class Run:
         self.directory = RunDirectory.open(Path(path))
         self.path = self.directory.path
         self._experiment: experiments.Experiment | None = None
+        self._graph_experiment: GraphExperiment | None = None
 
     @property
     def config(self) -> Config:
@@ -84,23 +94,20 @@ class Run:
         """
         if n < 1:
             raise ConfigError(f"cannot draw {n} designs; give a number of at least 1")
+        if is_graph(self.config.task):
+            return self._objects(n, unique, noise, seed)
         experiment = self.experiment()
         config = experiment.config
         channel = experiment.channel if noise is None else _channel(config, noise)
         reward = experiment.trainer.learner.reward
         generator = Generators(config.seed if seed is None else seed)["evaluation"]
-        designs = pd.DataFrame()
+
+        def draws(num: int) -> pd.DataFrame:
+            sampled = draw(experiment.policy, experiment.task, channel, num, generator, score_samples)
+            return samples_frame(sampled, experiment.task, reward)
+
         with experiments.torch_threads(config.threads), contextlib.closing(experiment.task):
-            while len(designs) < n:
-                size = _CHUNK if unique else min(_CHUNK, n - len(designs))
-                sampled = draw(experiment.policy, experiment.task, channel, size, generator, score_samples)
-                before = len(designs)
-                designs = pd.concat([designs, samples_frame(sampled, experiment.task, reward)], ignore_index=True)
-                if unique:
-                    designs = designs.drop_duplicates("sequence", ignore_index=True)
-                    if len(designs) - before < _MIN_NEW_SHARE * size:
-                        break
-        return designs.head(n)
+            return _drawn(draws, n, "sequence" if unique else None)
 
     def evaluate(self, *, noise: float | str | None = None, score_samples: bool = False) -> Summary:
         """Every metric again from the checkpoint, under the training channel or another.
@@ -108,6 +115,10 @@ class Run:
         Args:
             score_samples: ask the oracle for scores that were never paid for.
         """
+        if is_graph(self.config.task):
+            graph_experiment = self.graph_experiment(noise)
+            with experiments.torch_threads(graph_experiment.config.threads):
+                return graph_experiment.conclude()[0]
         experiment = self.experiment()
         channel = None if noise is None else _channel(experiment.config, noise)
         with experiments.torch_threads(experiment.config.threads), contextlib.closing(experiment.task):
@@ -118,6 +129,21 @@ class Run:
         if self._experiment is None:
             self._experiment = restore(self.directory, self.config)
         return self._experiment
+
+    def graph_experiment(self, noise: float | str | None = None) -> GraphExperiment:
+        """The same for a run on a graph, perhaps with other noise."""
+        if self._graph_experiment is None:
+            self._graph_experiment = restore_graph_experiment(self.directory, self.config)
+        if noise is None:
+            return self._graph_experiment
+        return self._graph_experiment.under(resolve([{"channel": _whole_channel(noise)}]).channel)
+
+    def _objects(self, n: int, unique: bool, noise: float | str | None, seed: int | None) -> pd.DataFrame:
+        """Objects of a graph; see `sample`."""
+        experiment = self.graph_experiment(noise)
+        generator = Generators(experiment.config.seed if seed is None else seed)["evaluation"]
+        with experiments.torch_threads(experiment.config.threads):
+            return _drawn(lambda num: experiment.samples(num, generator), n, "object" if unique else None)
 
 
 def train(
@@ -220,6 +246,7 @@ def train(
     if resume and overwrite:
         raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
     tracking = Tracking(track)
+    experiment: experiments.Runnable
     if resume:
         directory, experiment = _reopen(Path(out) if out else None, layers, function)
     else:
@@ -228,16 +255,7 @@ def train(
         check_free(path, overwrite)
         resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
         resolved, own_table = with_table_pinned(resolved)
-        experiment = experiments.build(resolved, function=function)
-        experiment.task.check()
-        _warn_of_gaps(experiment)
-        if own_table is None:
-            directory = RunDirectory.create(path, resolved, overwrite)
-        else:
-            copied = copied_table(resolved.table, own_table, TABLE)
-            stored = resolved.model_copy(update={"table": copied})
-            directory = RunDirectory.create(path, stored, overwrite, own_table.text)
-        experiment.task.open(directory.path)
+        directory, experiment = _begin(path, resolved, own_table, overwrite, function)
     tracking.start(experiment.config, directory.path, experiment.trainer.step if resume else None)
     try:
         with stop_signal() as signalled:
@@ -267,26 +285,35 @@ def evaluate(run: str | Path | Run, *, noise: float | str | None = None, score_s
 def exact(
     task: str = "tfbind8",
     *,
-    noise: float | str = 0.25,
-    beta: float = 3.0,
-    floor: float = 1e-6,
+    noise: float | str | None = None,
+    beta: float | None = None,
+    floor: float | None = None,
     reward_noise: str = "none",
 ) -> dict[str, Any]:
     """The attainable optimum of a task under a channel, without any training; of E[R] where the reward is noisy.
 
-    Returns `task, noise, beta, min_kl, min_tv, attainable_score, log_z_true` and, for uniform slip,
-    `infeasible_share`: per depth, the share of prefixes that no policy can balance.
+    Returns `task, noise, beta, floor, min_kl, min_tv, attainable_score, log_z_true` and, for sequences under uniform
+    slip, `infeasible_share`: per depth, the share of prefixes that no policy can balance.
+
+    Args:
+        noise, beta, floor: as for `train`, by default as well: 0.25, 3 and 1e-6 for sequences.
     """
-    reward = {"beta": beta, "floor": floor}
-    config = resolve([{"task": task, "channel": parse_noise(noise), "reward": reward, "reward_noise": reward_noise}])
+    reward = {name: value for name, value in {"beta": beta, "floor": floor}.items() if value is not None}
+    channel_layer = {} if noise is None else {"channel": _whole_channel(noise)}
+    config = resolve_config([{"task": task, "reward": reward, "reward_noise": reward_noise, **channel_layer}])
+    the_reward = Reward(**config.reward.model_dump())
+    terms = {"beta": config.reward.beta, "floor": config.reward.floor}
+    if is_graph(task):
+        graph = configured_graph(config)
+        return {"task": task, "noise": graph.noise, **terms, **GraphTruth(graph, the_reward).optimum()}
     the_task = configured_task(config)
     if not the_task.enumerable:
         raise ConfigError(
             f"task '{task}' is too large to enumerate, so its optimum cannot be computed; train it instead"
         )
     channel = configured_channel(config.channel, the_task)
-    truth = Truth(the_task, channel, Reward(**config.reward.model_dump()))
-    result: dict[str, Any] = {"task": task, "noise": channel.noise, "beta": beta, **truth.optimum()}
+    truth = Truth(the_task, channel, the_reward)
+    result: dict[str, Any] = {"task": task, "noise": channel.noise, **terms, **truth.optimum()}
     if channel.slip is not None:
         result["infeasible_share"] = infeasible_share(truth.log_rewards, channel.slip, the_task.num_tokens)
     return result
@@ -305,8 +332,12 @@ def load(run: str | Path | Run) -> Run:
 def resolve_config(layers: list[dict[str, Any]]) -> Config:
     """A checked config: defaults, then the method's settings, then the layers in order."""
     method = next((layer["method"] for layer in reversed(layers) if "method" in layer), "sgfn-kl")
-    resolved = resolve([method_settings(str(method)), *layers])
-    configured_task(resolved)
+    task = next((str(layer["task"]) for layer in reversed(layers) if "task" in layer), "")
+    resolved = resolve([*([settings_of(task)] if is_graph(task) else []), method_settings(str(method)), *layers])
+    if is_graph(resolved.task):
+        check_graph_settings(resolved, configured_graph(resolved))
+    else:
+        configured_task(resolved)
     return resolved
 
 
@@ -349,9 +380,42 @@ def stop_signal() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
+def _begin(
+    path: Path, config: Config, own_table: Table | None, overwrite: bool, function: Function | None
+) -> tuple[RunDirectory, experiments.Runnable]:
+    """A fresh experiment and its run directory."""
+    if is_graph(config.task):
+        graph_experiment = build_graph_experiment(config)
+        return RunDirectory.create(path, config, overwrite), graph_experiment
+    experiment = experiments.build(config, function=function)
+    experiment.task.check()
+    _warn_of_gaps(experiment)
+    if own_table is None:
+        directory = RunDirectory.create(path, config, overwrite)
+    else:
+        stored = config.model_copy(update={"table": copied_table(config.table, own_table, TABLE)})
+        directory = RunDirectory.create(path, stored, overwrite, own_table.text)
+    experiment.task.open(directory.path)
+    return directory, experiment
+
+
+def _drawn(draws: Callable[[int], pd.DataFrame], n: int, unique: str | None) -> pd.DataFrame:
+    """n rows of draws, or as many with different entries in the column `unique` as can be found in reasonable time."""
+    designs = pd.DataFrame()
+    while len(designs) < n:
+        size = _CHUNK if unique else min(_CHUNK, n - len(designs))
+        before = len(designs)
+        designs = pd.concat([designs, draws(size)], ignore_index=True)
+        if unique:
+            designs = designs.drop_duplicates(unique, ignore_index=True)
+            if len(designs) - before < _MIN_NEW_SHARE * size:
+                break
+    return designs.head(n)
+
+
 def _reopen(
     path: Path | None, layers: list[dict[str, Any]], function: Function | None
-) -> tuple[RunDirectory, experiments.Experiment]:
+) -> tuple[RunDirectory, experiments.Runnable]:
     directory = RunDirectory.open(path or default_path(resolve_config(layers)))
     stored = directory.config()
     wanted, _ = with_table_pinned(resolve([stored.model_dump(mode="json"), *layers]))
@@ -362,8 +426,13 @@ def _reopen(
                 "or choose another --out"
             )
     wanted = wanted.model_copy(update={"table": stored.table})
-    experiment = restore(directory, wanted, function)
-    experiment.task.check()
+    experiment: experiments.Runnable
+    if is_graph(wanted.task):
+        experiment = restore_graph_experiment(directory, wanted)
+    else:
+        sequences = restore(directory, wanted, function)
+        sequences.task.check()
+        experiment = sequences
     directory.rewrite_config(wanted)
     directory.rewind_metrics(experiment.trainer.step)
     return directory, experiment

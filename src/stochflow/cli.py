@@ -5,7 +5,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -17,9 +17,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
+from torch.nn import Module
 
 from stochflow import __version__, api
-from stochflow.config import annotated_yaml, parse_assignment, read_yaml
+from stochflow.config import Config, annotated_yaml, parse_assignment, read_yaml
 from stochflow.errors import ConfigError, StochflowError
 from stochflow.evaluation import Summary
 from stochflow.experiment import build
@@ -28,6 +29,8 @@ from stochflow.forecasting.command import Request, forecast_file
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.datasets import SERIES
 from stochflow.forecasting.frame import Columns
+from stochflow.graph_training.experiment import build_graph_experiment
+from stochflow.graphs import GRAPHS, is_graph
 from stochflow.methods import METHODS
 from stochflow.runs import format_samples
 from stochflow.sweeps.compare import DEFAULT_OUT, Comparison
@@ -190,7 +193,7 @@ def train(
             f"Stopped early; continue with `stochflow train --resume --out {escape(str(run.path))}`.", highlight=False
         )
     console.print(
-        f"Run directory: {escape(str(run.path))} (designs in samples.csv and samples.fasta)",
+        f"Run directory: {escape(str(run.path))} (designs in {' and '.join(_sample_files(run.path))})",
         highlight=False,
         soft_wrap=True,
     )
@@ -301,9 +304,9 @@ def report(
 @app.command()
 def exact(
     task: Annotated[str, typer.Argument(help="Task name; see `stochflow tasks`.")] = "tfbind8",
-    noise: Annotated[str, typer.Option(help=NOISE_HELP)] = "0.25",
-    beta: Annotated[float, typer.Option(help="Reward exponent.")] = 3.0,
-    floor: Annotated[float, typer.Option(help="Smallest reward, after the power.")] = 1e-6,
+    noise: Annotated[str | None, typer.Option(help=NOISE_HELP + "  [default: 0.25]")] = None,
+    beta: Annotated[float | None, typer.Option(help="Reward exponent.  [default: 3, of a graph 1]")] = None,
+    floor: Annotated[float | None, typer.Option(help="Smallest reward, after the power.  [default: 1e-6]")] = None,
     reward_noise: Annotated[str, REWARD_NOISE] = "none",
     as_json: AsJson = False,
 ) -> None:
@@ -312,7 +315,7 @@ def exact(
     if as_json:
         print(json.dumps(result, indent=2))
         return
-    table = Table(title=f"Attainable optimum of {escape(task)}, β = {beta:g}, floor {floor:g}")
+    table = Table(title=f"Attainable optimum of {escape(task)}, β = {result['beta']:g}, floor {result['floor']:g}")
     for heading in ("noise", "min KL (nats)", "TV at that point", r"E\[score]", "log Z"):
         table.add_column(heading, justify="right")
     row = (f"{result[key]:.{digits}f}" for key, digits in _OPTIMUM_COLUMNS.items())
@@ -353,6 +356,8 @@ def tasks() -> None:
             warnings.warn(str(error), stacklevel=1)
             continue
         table.add_row(escape(name), *_task_cells(found, package_of(point)))
+    for name, form in GRAPHS.items():
+        table.add_row(name, "graph", "", "", "computed", f"States form a graph; in general {escape(form)}.")
     console.print(table)
     for sentence in missing:
         console.print(sentence, highlight=False, markup=False)
@@ -466,16 +471,22 @@ def show_config(
     resolved = api.resolve_config([*layers, *(parse_assignment(text) for text in assignments or ()), flags])
     print(annotated_yaml(resolved), end="")
     if dry_run:
+        if is_graph(resolved.task):
+            graph_learner = build_graph_experiment(resolved).trainer.learner
+            _say_dry_run(resolved, {"network": graph_learner.network}, str(graph_learner.network.device))
+            return
         experiment = build(resolved)
         learner = experiment.trainer.learner
-        counts = {"network": learner.network, "dynamics model": learner.dynamics}
-        for name, module in counts.items():
-            messages.print(f"{name}: {sum(p.numel() for p in module.parameters()):,} parameters", highlight=False)
-        messages.print(
-            f"would train on {learner.device} under the channel '{escape(experiment.channel.name)}' into "
-            f"{escape(str(api.default_path(resolved)))}; nothing was written",
-            highlight=False,
-        )
+        modules = {"network": learner.network, "dynamics model": learner.dynamics}
+        _say_dry_run(resolved, modules, f"{learner.device} under the channel '{escape(experiment.channel.name)}'")
+
+
+def _say_dry_run(config: Config, modules: Mapping[str, Module], where: str) -> None:
+    for name, module in modules.items():
+        messages.print(f"{name}: {sum(p.numel() for p in module.parameters()):,} parameters", highlight=False)
+    messages.print(
+        f"would train on {where} into {escape(str(api.default_path(config)))}; nothing was written", highlight=False
+    )
 
 
 def main() -> None:
@@ -546,6 +557,10 @@ def _task_cells(task: Task, source: str) -> tuple[str, ...]:
     share = "–" if task.num_measured is None else f"{task.num_measured / task.size:.1%}"
     size = f"{task.num_tokens}^{task.length}"
     return escape(letters), size, share, escape(source), escape(task.description)
+
+
+def _sample_files(path: Path) -> list[str]:
+    return [name for name in ("samples.csv", "samples.fasta") if (path / name).exists()]
 
 
 def _list(text: str | None) -> list[str] | None:

@@ -51,14 +51,14 @@ class Summary(BaseModel):
     mean_score: float | None
     attainable_score: float | None
     top100_mean: float | None
-    top100_hamming: float
+    top100_hamming: float | None
     num_modes: Count
     log_z: float
     log_z_true: float | None
     dynamics_ce: float
     dynamics_ce_floor: float
     seconds: float
-    top100_edit: float
+    top100_edit: float | None
     unique_fraction: float
     novelty: float | None
     scored_fraction: float = 1.0

@@ -6,8 +6,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+import pandas as pd
 import torch
 from threadpoolctl import threadpool_limits
 
@@ -52,7 +53,7 @@ from stochflow.seeding import Generators
 from stochflow.sequences import read_sequences
 from stochflow.task_config import configured_channel, configured_task
 from stochflow.tasks import Reward, Task
-from stochflow.trainer import MAX_IDLE_STEPS, Record, Trainer
+from stochflow.trainer import MAX_IDLE_STEPS, Loop, Record, Trainer
 
 Listener = Callable[[Record, float], None]
 
@@ -76,6 +77,25 @@ RIVALS: dict[str, type[Objective]] = {
 }
 
 
+class Runnable(Protocol):
+    """What `run` needs of an experiment, on sequences or on a graph."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def trainer(self) -> Loop: ...
+
+    def judge(self) -> dict[str, float]:
+        """Exact figures of the policy as it is now; none where the truth cannot be computed."""
+
+    def conclude(self) -> tuple[Summary, pd.DataFrame]:
+        """Every metric of the policy as it is now, and the designs it drew for them."""
+
+    def close(self) -> None:
+        """Let go of processes and files."""
+
+
 @dataclass(frozen=True)
 class Experiment:
     """All parts of one run, wired together."""
@@ -95,6 +115,16 @@ class Experiment:
     def policy(self) -> Policy:
         """What is judged and sampled from, as training has left it."""
         return self.trainer.objective.policy()
+
+    def judge(self) -> dict[str, float]:
+        return {} if self.truth is None else self.truth.judge(self.policy)
+
+    def conclude(self) -> tuple[Summary, pd.DataFrame]:
+        summary, sampled = summarise(self, pay=self.config.oracle.score_samples)
+        return summary, samples_frame(sampled, self.task, self.trainer.learner.reward)
+
+    def close(self) -> None:
+        self.task.close()
 
 
 def build(config: Config, network: FlowNetwork | None = None, function: Callable[..., Any] | None = None) -> Experiment:
@@ -200,17 +230,17 @@ def make_objective(learner: Learner) -> Objective:
     return PlannedKL(learner) if config.values == "planned" else BootstrappedKL(learner)
 
 
-def run(experiment: Experiment, directory: RunDirectory, listen: Listener, stop: Callable[[], bool]) -> None:
+def run(experiment: Runnable, directory: RunDirectory, listen: Listener, stop: Callable[[], bool]) -> None:
     """Train to the end of the budget or until asked to stop, keeping what was learned along the way."""
     config, trainer = experiment.config, experiment.trainer
-    with torch_threads(config.threads), closing(experiment.task):
+    with torch_threads(config.threads), closing(experiment):
         if trainer.step == 0:
             directory.save_checkpoint(trainer.state_dict(), 0)
         while not trainer.finished and not stop():
             before = trainer.progress
             record = trainer.train_step()
-            if experiment.truth is not None and _crossed(before, trainer.progress, config.evaluation.every):
-                record |= experiment.truth.judge(experiment.policy)
+            if _crossed(before, trainer.progress, config.evaluation.every):
+                record |= experiment.judge()
             directory.append_metrics(record)
             if _crossed(before, trainer.progress, config.checkpoint_every):
                 directory.save_checkpoint(trainer.state_dict(), trainer.step)
@@ -223,8 +253,8 @@ def run(experiment: Experiment, directory: RunDirectory, listen: Listener, stop:
                 f"{MAX_IDLE_STEPS} steps in a row brought no new design",
                 stacklevel=2,
             )
-        summary, sampled = summarise(experiment, pay=config.oracle.score_samples)
-        directory.write_samples(samples_frame(sampled, experiment.task, trainer.learner.reward))
+        summary, designs = experiment.conclude()
+        directory.write_samples(designs)
         directory.write_summary(summary)
 
 

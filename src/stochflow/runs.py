@@ -21,6 +21,7 @@ from stochflow.files import write_atomically
 CONFIG = "config.yaml"
 TABLE = "table.csv"
 PAID = "oracle.sqlite*"
+SEQUENCE = "sequence"
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
 
 
@@ -102,7 +103,8 @@ class RunDirectory:
 
     def write_samples(self, frame: pd.DataFrame) -> None:
         write_atomically(self.path / "samples.csv", format_samples(frame, "csv"))
-        write_atomically(self.path / "samples.fasta", format_samples(frame, "fasta"))
+        if SEQUENCE in frame:
+            write_atomically(self.path / "samples.fasta", format_samples(frame, "fasta"))
 
     def write_summary(self, summary: Summary) -> None:
         write_atomically(self.path / "summary.json", summary.model_dump_json(indent=2) + "\n")
@@ -166,6 +168,8 @@ def format_samples(frame: pd.DataFrame, style: str) -> str:
     if style == "jsonl":
         return frame.to_json(orient="records", lines=True, double_precision=15)
     if style == "fasta":
+        if SEQUENCE not in frame:
+            raise ConfigError("objects of a graph are no sequences, which FASTA is made for; choose csv or jsonl")
         rows = zip(frame["sequence"], frame["score"], frame["log_prob"], strict=True)
         return "".join(
             f">design_{number} score={score:.6g} log_prob={log_prob:.6g}\n{sequence}\n"

@@ -2,18 +2,20 @@
 
 import math
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from stochflow.channels import Channel
-from stochflow.config import DynamicsConfig, OptimiserConfig
+from stochflow.config import Config, DynamicsConfig, OptimiserConfig
 from stochflow.errors import NumericsError
 from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy
 from stochflow.objectives.base import Learner, Objective, Terms
 from stochflow.rollout import Exploration, Walk, rollout
+from stochflow.tasks.base import Reward
 from stochflow.trajectory import Trajectories
 
 Record = dict[str, float]
@@ -106,8 +108,8 @@ class DynamicsFitter:
             self._descent.load_state_dict(state)
 
 
-class Trainer:
-    """Owns the counters and optimisers of one run and takes it forward step by step.
+class Loop(ABC):
+    """Owns the counters and the policy's optimiser of one run and takes it forward step by step.
 
     Attributes:
         step: training steps taken.
@@ -116,27 +118,37 @@ class Trainer:
         idle_steps: steps since the last oracle call.
     """
 
-    def __init__(
-        self,
-        learner: Learner,
-        objective: Objective,
-        channel: Channel,
-        oracle: Callable[[Tensor], Tensor],
-        free: Callable[[Tensor], Tensor] | None = None,
-    ) -> None:
-        self.learner, self.objective = learner, objective
-        self._channel, self._oracle, self._free = channel, oracle, free
-        trained = [*learner.network.parameters(), *objective.own.parameters()]
-        self._descent = Descent([weight for weight in trained if weight.requires_grad], learner.config.optimiser.clip)
-        self._dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics)
-        self._exploration = Exploration(**learner.config.exploration.model_dump())
+    def __init__(self, config: Config, reward: Reward, trained: list[nn.Parameter]) -> None:
+        self._config, self._reward = config, reward
+        self._descent = Descent([weight for weight in trained if weight.requires_grad], config.optimiser.clip)
+        self._exploration = Exploration(**config.exploration.model_dump())
         self.step, self.trajectories, self.seconds = 0, 0, 0.0
         self.idle_steps, self._num_free = 0, 0
 
     @property
+    @abstractmethod
     def calls(self) -> int:
-        """Oracle calls: answers that this run paid for; a new sequence once, or every visit where answers are noisy."""
-        return self.learner.memory.num_calls - self._num_free
+        """Oracle calls: answers that this run paid for; a new object once, or every visit where answers are noisy."""
+
+    @abstractmethod
+    def collect(self) -> Trajectories:
+        """A scored batch from the objective's own behaviour, remembered and put into replay."""
+
+    @abstractmethod
+    def fit_dynamics(self, fresh: Trajectories, progress: float) -> Record:
+        """Learn P̂ from a fresh batch and say how well it did."""
+
+    @abstractmethod
+    def updates(self, fresh: Trajectories, progress: float) -> Iterator[Terms]:
+        """Loss terms of the objective, one dictionary per parameter update."""
+
+    @abstractmethod
+    def modules(self) -> dict[str, nn.Module]:
+        """Everything with weights, by name."""
+
+    @abstractmethod
+    def parts(self) -> dict[str, Stateful]:
+        """Everything that a checkpoint keeps, by name, but for the policy's optimiser."""
 
     @property
     def progress(self) -> float:
@@ -146,7 +158,7 @@ class Trainer:
     @property
     def exhausted(self) -> bool:
         """True when a budget of oracle calls cannot be spent because nothing new comes any more."""
-        return self.learner.config.budget.oracle_calls is not None and self.idle_steps >= MAX_IDLE_STEPS
+        return self._config.budget.oracle_calls is not None and self.idle_steps >= MAX_IDLE_STEPS
 
     @property
     def finished(self) -> bool:
@@ -155,16 +167,16 @@ class Trainer:
     def train_step(self) -> Record:
         """Sample a batch, learn from it, and say what happened."""
         started = time.perf_counter()
-        config: OptimiserConfig = self.learner.config.optimiser
+        config: OptimiserConfig = self._config.optimiser
         before = self.progress
         fresh = self.collect()
         # the middle of this step: a first step at learning rate zero would be a step for nothing
         progress = (before + self._progress_at(self.step + 1, self.trajectories + len(fresh))) / 2
-        dynamics_record = self._dynamics_fitter.fit(fresh, progress)
+        dynamics_record = self.fit_dynamics(fresh, progress)
         learning_rate = config.learning_rate * learning_rate_factor(progress, config.warmup)
         sums: dict[str, Tensor] = {}
         num_updates = 0
-        for terms in self.objective.updates(fresh, self.step, progress):
+        for terms in self.updates(fresh, progress):
             require_finite(terms)
             self._descent.step(terms["loss"], learning_rate)
             num_updates += 1
@@ -180,46 +192,15 @@ class Trainer:
             "oracle_calls": self.calls,
             "seconds": round(self.seconds, 3),
             "learning_rate": learning_rate,
-            "beta": self.learner.reward.exponent(self.step - 1),
+            "beta": self._reward.exponent(self.step - 1),
             "batch_score": float(fresh.scores.mean()),
             **dynamics_record,
             **{name: float(total) / num_updates for name, total in sums.items()},
         }
 
-    def collect(self) -> Trajectories:
-        """A scored batch from the objective's own behaviour, remembered and put into replay."""
-        learner = self.learner
-        budget = learner.config.budget.trajectories
-        size = learner.config.optimiser.batch_size
-        if budget is not None:
-            size = min(size, budget - self.trajectories)
-        sampler = self.objective.sampler(size)
-        walk = rollout(sampler, self._channel, (size, learner.network.length), learner.generators, self._exploration)
-        walk, num_free = self._affordable(walk)
-        before = self.calls
-        scores = learner.memory.pay(walk.outcomes, self._oracle)
-        self._num_free += num_free
-        self.idle_steps = self.idle_steps + 1 if self.calls == before else 0
-        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour)
-        learner.replay.add(batch)
-        return batch
-
-    def _affordable(self, walk: Walk) -> tuple[Walk, int]:
-        """The first episodes of a walk that the budget can pay for, and how many answers about them cost nothing."""
-        asked = self.learner.memory.asks(walk.outcomes)
-        free = torch.zeros_like(asked)
-        if self._free is not None:
-            free[asked] = self._free(walk.outcomes[asked])
-        counts = (asked & ~free).cumsum(dim=0)
-        budget = self.learner.config.budget.oracle_calls
-        # counts never fall from row to row, so what can be paid for comes first
-        size = len(counts) if budget is None else int((counts <= budget - self.calls).sum())
-        return Walk(*(column[:size] for column in vars(walk).values())), int(free[:size].sum())
-
     def require_finite_weights(self) -> None:
         """Raise an error that names a weight that is not finite: a loss shows it only one update later."""
-        parts = {"network": self.learner.network, "dynamics": self.learner.dynamics, "objective": self.objective.own}
-        for part, module in parts.items():
+        for part, module in self.modules().items():
             for name, weight in module.named_parameters():
                 require_finite({f"{part}.{name}": weight.detach().sum()})
 
@@ -249,20 +230,10 @@ class Trainer:
         )
 
     def _parts(self) -> dict[str, Stateful]:
-        learner = self.learner
-        return {
-            "network": learner.network,
-            "dynamics": learner.dynamics,
-            "memory": learner.memory,
-            "replay": learner.replay,
-            "generators": learner.generators,
-            "policy_optimiser": self._descent,
-            "dynamics_optimiser": self._dynamics_fitter,
-            "objective": self.objective,
-        }
+        return {**self.parts(), "policy_optimiser": self._descent}
 
     def _progress_at(self, step: int, trajectories: int) -> float:
-        budget = self.learner.config.budget
+        budget = self._config.budget
         if budget.trajectories is not None:
             spent = trajectories / budget.trajectories
         elif budget.steps is not None:
@@ -272,6 +243,77 @@ class Trainer:
         else:
             spent = self.seconds / (60.0 * (budget.minutes or math.inf))
         return min(spent, 1.0)
+
+
+class Trainer(Loop):
+    """The loop over sequences."""
+
+    def __init__(
+        self,
+        learner: Learner,
+        objective: Objective,
+        channel: Channel,
+        oracle: Callable[[Tensor], Tensor],
+        free: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        super().__init__(learner.config, learner.reward, [*learner.network.parameters(), *objective.own.parameters()])
+        self.learner, self.objective = learner, objective
+        self._channel, self._oracle, self._free = channel, oracle, free
+        self._dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics)
+
+    @property
+    def calls(self) -> int:
+        return self.learner.memory.num_calls - self._num_free
+
+    def fit_dynamics(self, fresh: Trajectories, progress: float) -> Record:
+        return self._dynamics_fitter.fit(fresh, progress)
+
+    def updates(self, fresh: Trajectories, progress: float) -> Iterator[Terms]:
+        return self.objective.updates(fresh, self.step, progress)
+
+    def modules(self) -> dict[str, nn.Module]:
+        return {"network": self.learner.network, "dynamics": self.learner.dynamics, "objective": self.objective.own}
+
+    def collect(self) -> Trajectories:
+        learner = self.learner
+        budget = learner.config.budget.trajectories
+        size = learner.config.optimiser.batch_size
+        if budget is not None:
+            size = min(size, budget - self.trajectories)
+        sampler = self.objective.sampler(size)
+        walk = rollout(sampler, self._channel, (size, learner.network.length), learner.generators, self._exploration)
+        walk, num_free = self._affordable(walk)
+        before = self.calls
+        scores = learner.memory.pay(walk.outcomes, self._oracle)
+        self._num_free += num_free
+        self.idle_steps = self.idle_steps + 1 if self.calls == before else 0
+        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour)
+        learner.replay.add(batch)
+        return batch
+
+    def _affordable(self, walk: Walk) -> tuple[Walk, int]:
+        """The first episodes of a walk that the budget can pay for, and how many answers about them cost nothing."""
+        asked = self.learner.memory.asks(walk.outcomes)
+        free = torch.zeros_like(asked)
+        if self._free is not None:
+            free[asked] = self._free(walk.outcomes[asked])
+        counts = (asked & ~free).cumsum(dim=0)
+        budget = self.learner.config.budget.oracle_calls
+        # counts never fall from row to row, so what can be paid for comes first
+        size = len(counts) if budget is None else int((counts <= budget - self.calls).sum())
+        return Walk(*(column[:size] for column in vars(walk).values())), int(free[:size].sum())
+
+    def parts(self) -> dict[str, Stateful]:
+        learner = self.learner
+        return {
+            "network": learner.network,
+            "dynamics": learner.dynamics,
+            "memory": learner.memory,
+            "replay": learner.replay,
+            "generators": learner.generators,
+            "dynamics_optimiser": self._dynamics_fitter,
+            "objective": self.objective,
+        }
 
 
 def require_finite(terms: Terms) -> None:

@@ -154,7 +154,9 @@ def _samples(path: Path, problems: list[str]) -> pd.DataFrame:
     """Distinct designs, best first, with how often each was drawn."""
     columns = ["sequence", *SAMPLE_NUMBERS, "drawn"]
     try:
-        rows = pd.read_csv(path, dtype={"sequence": str}, keep_default_na=False)
+        # objects of a graph take the place of sequences
+        rows = pd.read_csv(path, dtype={"sequence": str, "object": str}, keep_default_na=False)
+        rows = rows.rename(columns={"object": "sequence"})
         rows = rows[["sequence", *SAMPLE_NUMBERS]]
     except FileNotFoundError:
         problems.append("There is no samples.csv: designs are drawn when training ends.")

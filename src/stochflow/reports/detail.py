@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from stochflow.graphs import is_graph
 from stochflow.reports import figures, markup
 from stochflow.reports.data import RunRecord
 from stochflow.reports.exact import Channels, Examined, examine
@@ -83,6 +84,8 @@ def _probabilities(run: RunRecord, examined: Examined, charts: Charts) -> str:
         shown.append(figures.probability_scatter(landscape))
         if landscape.unbalanced is not None:
             shown.append(figures.feasibility(landscape.unbalanced))
+        elif is_graph(run.config.task):
+            words = "What is out of reach is not drawn: a state of a graph has several ways into it."
         else:
             words = "What is out of reach is not drawn: the matrix of this channel has no inverse to tell it by."
     elif len(run.samples):
@@ -137,7 +140,7 @@ def _designs(run: RunRecord, examined: Examined) -> str:
     words = f"The {len(top)} best of {len(run.samples)} different designs, and how often each was drawn."
     return (
         title
-        + _logo(list(top["sequence"]), examined)
+        + ("" if is_graph(run.config.task) else _logo(list(top["sequence"]), examined))
         + markup.paragraph(words)
         + markup.table(columns, rows, 1, "Best designs")
     )

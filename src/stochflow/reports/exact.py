@@ -12,6 +12,9 @@ from stochflow.enumerated.tree import unbalanced_share
 from stochflow.errors import StochflowError
 from stochflow.evaluation import Truth
 from stochflow.experiment import Experiment, restore
+from stochflow.graph_training.experiment import restore_graph_experiment
+from stochflow.graphs import is_graph
+from stochflow.graphs.exact import terminal_log_probs
 from stochflow.reports.data import RunRecord
 from stochflow.runs import RunDirectory
 from stochflow.task_config import configured_channel, configured_task
@@ -64,12 +67,31 @@ def examine(record: RunRecord) -> Examined:
     # where it was trained and what it was compared with need not exist any more
     evaluation = record.config.evaluation.model_copy(update={"reference": None})
     config = record.config.model_copy(update={"device": "cpu", "evaluation": evaluation})
+    if is_graph(config.task):
+        return _examine_graph(record, config)
     try:
         experiment = restore(RunDirectory(record.path), config)
     except StochflowError as error:
         return Examined(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
     landscape = None if experiment.truth is None else _landscape(experiment)
     return Examined(landscape, _channels(experiment, record), experiment.task.num_letters)
+
+
+def _examine_graph(record: RunRecord, config: Config) -> Examined:
+    """The same of a run on a graph, which has no channel over letters to draw."""
+    try:
+        experiment = restore_graph_experiment(RunDirectory(record.path), config)
+    except StochflowError as error:
+        return Examined(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
+    truth = experiment.truth
+    landscape = Landscape(
+        log_rewards=truth.log_rewards.numpy(),
+        log_probs=terminal_log_probs(experiment.graph, experiment.log_policy).numpy(),
+        attainable=truth.attainable.log_probs.numpy(),
+        log_z=truth.attainable.log_z,
+        unbalanced=None,
+    )
+    return Examined(landscape)
 
 
 @torch.no_grad()

@@ -15,10 +15,11 @@ from stochflow.config import MOST, Config, Settings, read_yaml, sentence_of
 from stochflow.errors import ConfigError
 from stochflow.experiment import choose_device, reference_tokens
 from stochflow.files import write_atomically
+from stochflow.graphs import is_graph
 from stochflow.methods import METHODS
 from stochflow.runs import RunDirectory, unwritable
 from stochflow.task_config import configured_channel, configured_task, same_setting, with_table_pinned
-from stochflow.tasks import TASKS, Task
+from stochflow.tasks import TASKS
 
 SPECIFICATION = "sweep.yaml"
 RUNS = "runs"
@@ -162,7 +163,7 @@ def _runs(spec: SweepConfig) -> Iterator[PlannedRun]:
                     "budget": {"trajectories": spec.trajectories},
                 }
                 config, _ = with_table_pinned(api.resolve_config([spec.settings, layer]))
-                _check_surroundings(spec, config, configured_task(config))
+                _check_surroundings(spec, config)
                 label = noise if config.channel.file is None else Path(config.channel.file).stem
                 for seed in range(spec.seeds):
                     seeded = config.model_copy(update={"seed": seed})
@@ -171,8 +172,11 @@ def _runs(spec: SweepConfig) -> Iterator[PlannedRun]:
                     yield PlannedRun(name, task_name, method, label, seed, whole)
 
 
-def _check_surroundings(spec: SweepConfig, config: Config, task: Task) -> None:
+def _check_surroundings(spec: SweepConfig, config: Config) -> None:
     """What a run needs beyond its settings must be there before the first one starts."""
+    if is_graph(config.task):  # whose settings are all that it needs
+        return
+    task = configured_task(config)
     configured_channel(config.channel, task)
     if config.evaluation.reference is not None:
         reference_tokens(Path(config.evaluation.reference), task)

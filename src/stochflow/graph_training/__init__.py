@@ -1,0 +1,1 @@
+"""Training and judging on tasks whose states form a directed acyclic graph."""

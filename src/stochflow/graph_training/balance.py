@@ -1,0 +1,94 @@
+"""Balance conditions on a graph: detailed and trajectory balance, of what was meant or of what came."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from stochflow.config import ObjectiveConfig
+from stochflow.graph_training.base import GraphLearner, GraphObjective
+from stochflow.graph_training.walk import nodes_on
+from stochflow.logmath import safe_log
+from stochflow.objectives.balance import Steps
+from stochflow.objectives.base import Terms
+from stochflow.objectives.detailed_balance import db_residual
+from stochflow.objectives.losses import balance_loss
+from stochflow.objectives.trajectory_balance import tb_residual
+from stochflow.trajectory import Trajectories
+
+
+def graph_steps(learner: GraphLearner, batch: Trajectories, log_dynamics: Tensor, step: int) -> Steps:
+    """The five terms of every step of a batch, on the path that `objective.path` names.
+
+    On the intended path π_B is over parents and intentions together; on the realised path the outcome counts as if it
+    had been intended, and what remains of π_B is p_B(s|s') over parent states.
+
+    Args:
+        log_dynamics: log P̂, [S, A, C].
+    """
+    graph, network, device = learner.graph, learner.network, learner.network.device
+    nodes = nodes_on(graph, batch.outcomes, batch.valid)
+    valid = batch.valid
+    states = torch.where(valid, nodes[:, :-1], 0)
+    places = graph.parent_places[states, batch.outcomes]
+    # after the end there is no step: its child is the root's first, and nothing of it counts
+    children = torch.where(valid, nodes[:, 1:], graph.children[0, graph.possible[0].int().argmax()])
+    log_reward = learner.reward.log_reward(batch.scores, step).float().to(device)
+    dynamics_terms = log_dynamics[states, batch.intentions, batch.outcomes].float().to(device)
+    intentions, outcomes, places, valid, states, children = (
+        tensor.to(device) for tensor in (batch.intentions, batch.outcomes, places, valid, states, children)
+    )
+    before, after = network.hidden(states), network.hidden(children)
+    ended = children >= graph.num_states
+    log_next_flow = torch.where(ended, log_reward.unsqueeze(-1), network.log_flow(after, children))
+    log_pairs = network.log_backward(after, children)  # [batch, time, parents, A]
+    into = log_pairs.gather(-2, places[..., None, None].expand(*places.shape, 1, log_pairs.shape[-1])).squeeze(-2)
+    realised = learner.config.objective.path == "realised"
+    actions = outcomes if realised else intentions
+    log_backward = into.logsumexp(dim=-1) if realised else into.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+    return Steps(
+        log_flow=network.log_flow(before, states),
+        log_forward=network.log_policy(before, states).gather(-1, actions.unsqueeze(-1)).squeeze(-1),
+        log_dynamics=torch.zeros_like(dynamics_terms) if realised else dynamics_terms,
+        log_next_flow=log_next_flow,
+        log_backward=log_backward,
+        valid=valid,
+    )
+
+
+def detailed_balance_loss(steps: Steps, log_reward: Tensor, config: ObjectiveConfig) -> Tensor:
+    """Every step for itself."""
+    residual = db_residual(
+        steps.log_flow, steps.log_forward, steps.log_dynamics, steps.log_next_flow, steps.log_backward
+    )
+    return balance_loss(residual, steps.valid, config.loss)
+
+
+def trajectory_balance_loss(steps: Steps, log_reward: Tensor, config: ObjectiveConfig) -> Tensor:
+    """One residual per episode; log R(x) stands after the last step, wherever that was; log_reward: [batch]."""
+    log_flows = torch.cat([steps.log_flow, log_reward.unsqueeze(-1)], dim=-1)
+    residual = tb_residual(log_flows, steps.log_ratio, steps.valid)
+    return balance_loss(residual, steps.valid.any(dim=-1), config.loss)
+
+
+Loss = Callable[[Steps, Tensor, ObjectiveConfig], Tensor]
+LOSSES: dict[str, Loss] = {
+    "detailed-balance": detailed_balance_loss,
+    "trajectory-balance": trajectory_balance_loss,
+}
+
+
+class GraphBalance(GraphObjective):
+    """A condition on flows; its residual is the same off-policy, so fresh and remembered batches serve alike."""
+
+    def __init__(self, learner: GraphLearner) -> None:
+        super().__init__(learner)
+        self._loss = LOSSES[learner.config.objective.kind]
+
+    def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
+        learner = self.learner
+        log_dynamics = safe_log(learner.dynamics.table())
+        for batch in learner.replayed(fresh):
+            steps = graph_steps(learner, batch, log_dynamics, step)
+            log_reward = learner.reward.log_reward(batch.scores, step).float().to(learner.network.device)
+            yield {"loss": self._loss(steps, log_reward, learner.config.objective), **steps.spread()}

@@ -1,0 +1,154 @@
+"""Runs on graphs, from settings to files."""
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+import stochflow
+from stochflow.api import resolve_config
+from stochflow.errors import ConfigError
+from stochflow.graph_training.experiment import GraphExperiment, build_graph_experiment
+from stochflow.graph_training.planned import PlannedGraphKL
+from stochflow.graphs.exact import expected_values, terminal_log_probs
+
+SMALL = {"model": {"width": 32}, "optimiser": {"batch_size": 128, "updates": 8}, "plan": {"every": 0.2}}
+
+
+def trained(settings: dict[str, object], trajectories: int) -> GraphExperiment:
+    experiment = build_graph_experiment(resolve_config([SMALL, settings, {"budget": {"trajectories": trajectories}}]))
+    while not experiment.trainer.finished:
+        experiment.trainer.train_step()
+    return experiment
+
+
+def test_planned_kl_comes_close_to_the_target_on_a_small_grid() -> None:
+    experiment = trained({"task": "hypergrid:2,5", "channel": {"noise": 0.25}}, 4096)
+    judged = experiment.judge()
+    assert judged["tv"] < 0.06
+    assert 0.0 <= judged["regret"] < 0.05
+    assert experiment.trainer.objective.log_z() == pytest.approx(experiment.truth.attainable.log_z, abs=0.02)
+
+
+def test_balance_learns_too_and_is_better_than_random() -> None:
+    results = {
+        method: trained({"task": "hypergrid:2,4", "method": method, "channel": {"noise": 0.1}}, 4096).judge()["tv"]
+        for method in ("sgfn-db", "gfn-tb", "random")
+    }
+    assert max(results["sgfn-db"], results["gfn-tb"]) < results["random"] / 2
+
+
+def test_the_slippery_lake_is_crossed_almost_as_often_as_can_be() -> None:
+    """P(goal) of the learned policy beside the best of any policy, by dynamic programming, and random intentions."""
+    task = {"task": "gym:FrozenLake-v1:horizon=10"}
+    experiment = trained(task, 4096)
+    graph = experiment.graph
+    best = float(expected_values(graph, graph.dynamics, graph.scores)[0][0])
+    random = trained(task | {"method": "random"}, 128).judge()["mean_score"]
+    learned = experiment.judge()["mean_score"]
+    assert random < 0.3 * best
+    assert 0.8 * best < learned <= best
+
+
+def test_a_plan_under_the_true_world_is_the_optimum() -> None:
+    settings = {"task": "hypergrid:2,4", "dynamics": {"kind": "known"}}
+    experiment = build_graph_experiment(resolve_config([SMALL, settings]))
+    objective = experiment.trainer.objective
+    assert isinstance(objective, PlannedGraphKL)
+    experiment.trainer.learner.memory.paid.fill_(True)
+    objective.replan(step=0)
+    assert objective.plan is not None
+    assert objective.plan.kl == pytest.approx(experiment.truth.attainable.kl, abs=2e-4)
+    assert torch.equal(objective.behaviour(), objective.plan.log_policy)
+
+
+def test_the_behaviour_prefers_what_was_never_paid_for() -> None:
+    settings = {"task": "hypergrid:2,4", "dynamics": {"kind": "known"}}
+    experiment = build_graph_experiment(resolve_config([SMALL, settings]))
+    objective, memory, graph = experiment.trainer.objective, experiment.trainer.learner.memory, experiment.graph
+    assert isinstance(objective, PlannedGraphKL)
+    memory.paid.fill_(True)
+    far = graph.labels.index("2,2")
+    memory.paid[far] = False
+    objective.replan(step=0)
+    assert objective.plan is not None
+    eager, planned = (terminal_log_probs(graph, table) for table in (objective.behaviour(), objective.plan.log_policy))
+    assert float(eager[far] - planned[far]) > 1.0
+
+
+def test_a_budget_of_oracle_calls_counts_objects_once() -> None:
+    experiment = build_graph_experiment(
+        resolve_config([SMALL, {"task": "hypergrid:2,6", "method": "random", "budget": {"oracle_calls": 9}}])
+    )
+    while not experiment.trainer.finished:
+        experiment.trainer.train_step()
+    assert experiment.trainer.calls == 9 == int(experiment.trainer.learner.memory.paid.sum())
+
+
+def test_a_run_on_a_graph_has_the_files_of_every_run(tmp_path: Path) -> None:
+    run = stochflow.train("hypergrid:2,4", noise=0.2, trajectories=512, config=SMALL, out=tmp_path / "run")
+    assert {path.name for path in run.path.iterdir()} == {
+        *("config.yaml", "versions.json", "metrics.jsonl", "samples.csv", "summary.json", "checkpoint")
+    }
+    assert run.summary.task == "hypergrid:2,4"
+    assert run.summary.noise == 0.2
+    assert run.summary.beta == 1.0
+    again = run.evaluate()
+    assert again.model_dump() == run.summary.model_dump()
+    assert run.evaluate(noise=0.6).min_kl != again.min_kl
+    written = pd.read_csv(run.path / "samples.csv")
+    pd.testing.assert_frame_equal(run.sample(), written, check_exact=False, atol=1e-12)
+    assert run.sample(500, unique=True)["object"].is_unique
+
+
+def test_a_resumed_run_ends_as_one_that_was_never_disturbed(tmp_path: Path) -> None:
+    options = {"noise": 0.3, "trajectories": 1024, "config": SMALL}
+    whole = stochflow.train("hypergrid:2,4", out=tmp_path / "whole", **options)  # type: ignore[arg-type]
+    steps = iter(range(100))
+    stochflow.train("hypergrid:2,4", out=tmp_path / "cut", stop=lambda: next(steps) >= 3, **options)  # type: ignore[arg-type]
+    resumed = stochflow.train(out=tmp_path / "cut", resume=True)
+    assert json.loads((whole.path / "summary.json").read_text()) | {"seconds": 0} == json.loads(
+        (resumed.path / "summary.json").read_text()
+    ) | {"seconds": 0}
+    assert whole.metrics["loss"].tolist() == resumed.metrics["loss"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"method": "ppo"}, "ppo cannot be trained on hypergrid; possible are: sgfn-kl, sgfn-db"),
+        ({"method": "sgfn-kl-trajectory"}, "possible are"),
+        ({"method": "gfn-subtb"}, "possible are"),
+        ({"constraints": {"max_homopolymer": 2}}, "constraints cannot be had"),
+        ({"reward_noise": "gaussian:0.1"}, "noise in the reward cannot be had"),
+        ({"channel": {"kind": "dna-synthesis", "noise": 0.1}}, "knows slip alone"),
+        ({"channel": {"noise": 1.0}}, "below 1"),
+        ({"objective": {"lambda_ratio": 0.1}}, "entropy terms"),
+    ],
+)
+def test_what_only_sequences_have_is_refused(settings: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        resolve_config([{"task": "hypergrid", **settings}])
+
+
+def test_methods_that_are_blind_to_noise_need_outcomes_that_can_be_intended() -> None:
+    with pytest.raises(ConfigError, match="possible are: sgfn-kl, sgfn-db, sgfn-tb, random"):
+        resolve_config([{"task": "gym:FrozenLake-v1:horizon=4", "method": "gfn-tb"}])
+
+
+def test_exact_knows_graphs() -> None:
+    found = stochflow.exact("hypergrid:2,4", noise=0.7)
+    assert found["beta"] == 1.0
+    assert found["min_kl"] > 0.0
+    assert "infeasible_share" not in found
+
+
+def test_the_dynamics_kind_and_the_seed_change_what_is_learned() -> None:
+    base = {"task": "hypergrid:2,4", "channel": {"noise": 0.4}}
+    variants: list[dict[str, object]] = [{}, {"seed": 1}, {"dynamics": {"kind": "known"}}]
+    policies = [trained(base | variant, 512).log_policy for variant in variants]
+    assert not torch.equal(policies[0], policies[1])
+    assert not torch.equal(policies[0], policies[2])
+    assert torch.equal(policies[0], trained(dict(base), 512).log_policy)
