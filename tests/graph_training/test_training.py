@@ -25,7 +25,7 @@ def trained(settings: dict[str, object], trajectories: int) -> GraphExperiment:
 
 
 def test_planned_kl_comes_close_to_the_target_on_a_small_grid() -> None:
-    experiment = trained({"task": "hypergrid:2,5", "channel": {"noise": 0.25}}, 4096)
+    experiment = trained({"task": "hypergrid:2,4", "channel": {"noise": 0.25}}, 2048)
     judged = experiment.judge()
     assert judged["tv"] < 0.06
     assert 0.0 <= judged["regret"] < 0.05
@@ -34,7 +34,7 @@ def test_planned_kl_comes_close_to_the_target_on_a_small_grid() -> None:
 
 def test_balance_learns_too_and_is_better_than_random() -> None:
     results = {
-        method: trained({"task": "hypergrid:2,4", "method": method, "channel": {"noise": 0.1}}, 4096).judge()["tv"]
+        method: trained({"task": "hypergrid:2,3", "method": method, "channel": {"noise": 0.1}}, 2560).judge()["tv"]
         for method in ("sgfn-db", "gfn-tb", "random")
     }
     assert max(results["sgfn-db"], results["gfn-tb"]) < results["random"] / 2
@@ -42,13 +42,14 @@ def test_balance_learns_too_and_is_better_than_random() -> None:
 
 def test_the_slippery_lake_is_crossed_almost_as_often_as_can_be() -> None:
     """P(goal) of the learned policy beside the best of any policy, by dynamic programming, and random intentions."""
-    task = {"task": "gym:FrozenLake-v1:horizon=10"}
-    experiment = trained(task, 4096)
+    task = {"task": "gym:FrozenLake-v1:horizon=12"}
+    often = {"plan": {"every": 0.04}, "optimiser": {"batch_size": 256, "updates": 24}}
+    experiment = trained(task | often, 4096)
     graph = experiment.graph
     best = float(expected_values(graph, graph.dynamics, graph.scores)[0][0])
     random = trained(task | {"method": "random"}, 128).judge()["mean_score"]
     learned = experiment.judge()["mean_score"]
-    assert random < 0.3 * best
+    assert random < 0.2 * best
     assert 0.8 * best < learned <= best
 
 
@@ -75,7 +76,7 @@ def test_the_behaviour_prefers_what_was_never_paid_for() -> None:
     objective.replan(step=0)
     assert objective.plan is not None
     eager, planned = (terminal_log_probs(graph, table) for table in (objective.behaviour(), objective.plan.log_policy))
-    assert float(eager[far] - planned[far]) > 1.0
+    assert float(eager[far] - planned[far]) > 0.5
 
 
 def test_a_budget_of_oracle_calls_counts_objects_once() -> None:

@@ -35,22 +35,25 @@ def graph_steps(learner: GraphLearner, batch: Trajectories, log_dynamics: Tensor
     children = torch.where(valid, nodes[:, 1:], graph.children[0, graph.possible[0].int().argmax()])
     log_reward = learner.reward.log_reward(batch.scores, step).float().to(device)
     dynamics_terms = log_dynamics[states, batch.intentions, batch.outcomes].float().to(device)
-    intentions, outcomes, places, valid, states, children = (
-        tensor.to(device) for tensor in (batch.intentions, batch.outcomes, places, valid, states, children)
+    # a batch passes through few different nodes: each goes through the network once
+    distinct, which = torch.stack([states, children]).unique(return_inverse=True)
+    intentions, outcomes, places, valid, distinct, before, after = (
+        tensor.to(device) for tensor in (batch.intentions, batch.outcomes, places, valid, distinct, *which)
     )
-    before, after = network.hidden(states), network.hidden(children)
-    ended = children >= graph.num_states
-    log_next_flow = torch.where(ended, log_reward.unsqueeze(-1), network.log_flow(after, children))
-    log_pairs = network.log_backward(after, children)  # [batch, time, parents, A]
-    into = log_pairs.gather(-2, places[..., None, None].expand(*places.shape, 1, log_pairs.shape[-1])).squeeze(-2)
+    hidden = network.hidden(distinct)
+    log_flow, log_pairs = network.log_flow(hidden, distinct), network.log_backward(hidden, distinct)
+    # objects intend nothing; their rows are never asked for
+    log_policy = network.log_policy(hidden, torch.where(distinct < graph.num_states, distinct, 0))
+    ended = (distinct >= graph.num_states)[after]
     realised = learner.config.objective.path == "realised"
     actions = outcomes if realised else intentions
+    into = log_pairs[after, places]  # [batch, time, A]
     log_backward = into.logsumexp(dim=-1) if realised else into.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
     return Steps(
-        log_flow=network.log_flow(before, states),
-        log_forward=network.log_policy(before, states).gather(-1, actions.unsqueeze(-1)).squeeze(-1),
+        log_flow=log_flow[before],
+        log_forward=log_policy[before, actions],
         log_dynamics=torch.zeros_like(dynamics_terms) if realised else dynamics_terms,
-        log_next_flow=log_next_flow,
+        log_next_flow=torch.where(ended, log_reward.unsqueeze(-1), log_flow[after]),
         log_backward=log_backward,
         valid=valid,
     )
