@@ -143,6 +143,11 @@ def test_what_describes_a_table_or_an_oracle_needs_one(options: dict[str, object
             use(**options)  # type: ignore[operator]
 
 
+def test_an_oracle_has_no_optimum_that_could_be_computed() -> None:
+    with pytest.raises(ConfigError, match="train it instead"):
+        stochflow.exact("oracle:math:sqrt")
+
+
 def test_resuming_with_other_letters_is_refused_as_another_table(table: Path) -> None:
     run = train(table)
     with pytest.raises(ConfigError, match="started with another 'table'"):

@@ -315,6 +315,10 @@ def exact(
     All others as for `train`.
     """
     layers = [parse_assignment(text) for text in settings]
+    if task is not None and task.startswith(PREFIX):
+        raise ConfigError(
+            "every score of an oracle costs something, so its optimum cannot be computed; train it instead"
+        )
     columns = {
         "file": None if table is None else str(table),
         "sequence_column": sequence_column,

@@ -124,7 +124,10 @@ def test_a_resumed_run_ends_as_one_that_was_never_disturbed(tmp_path: Path) -> N
         ({"method": "gfn-subtb"}, "possible are"),
         ({"constraints": {"max_homopolymer": 2}}, "constraints cannot be had"),
         ({"reward_noise": "gaussian:0.1"}, "noise in the reward cannot be had"),
-        ({"channel": {"kind": "dna-synthesis", "noise": 0.1}}, "knows slip alone"),
+        (
+            {"channel": {"kind": "dna-synthesis", "noise": 0.1}},
+            "knows no noise of the kind 'dna-synthesis'; give --noise α",
+        ),
         ({"channel": {"noise": 1.0}}, "below 1"),
         ({"objective": {"lambda_ratio": 0.1}}, "entropy terms"),
         ({"lengths": {"min_length": 2}}, "variable length cannot be had"),
@@ -144,6 +147,12 @@ def test_what_only_sequences_have_is_refused(settings: dict[str, object], words:
 def test_methods_that_are_blind_to_noise_need_outcomes_that_can_be_intended() -> None:
     with pytest.raises(ConfigError, match="possible are: sgfn-kl, sgfn-db, sgfn-tb, random"):
         resolve_config([{"task": "gym:FrozenLake-v1:horizon=6", "method": "gfn-tb"}])
+
+
+@pytest.mark.parametrize("channel", [{"noise": 0.1}, {"kind": "dna-synthesis"}, {"kind": "positional", "noise": [0.1]}])
+def test_an_environment_takes_no_noise_and_says_what_to_give(channel: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match=r"give --noise none$"):
+        resolve_config([{"task": "gym:FrozenLake-v1:horizon=6", "channel": {"kind": "uniform-slip"} | channel}])
 
 
 def test_a_world_in_which_all_ends_are_alike_is_refused() -> None:

@@ -46,6 +46,19 @@ def test_settings_go_over_those_of_every_method(tmp_path: Path) -> None:
     assert len({run.config.optimiser.batch_size for run in plan(spec)}) == 2  # each keeps what is its own
 
 
+def test_deletions_and_duplications_are_settings_of_every_run(tmp_path: Path) -> None:
+    table = tmp_path / "mixed.csv"
+    table.write_text("sequence,score\nA,0.1\nAC,0.9\nACG,0.5\n", encoding="utf-8")
+    settings = {"table": {"file": str(table)}, "lengths": {"variable": True}, "channel": {"deletion": 0.1}}
+    given: dict[str, Any] = {"tasks": ["table"], "noise": [0.1, "none"], "seeds": 1, "settings": settings}
+    runs = plan(specify(tmp_path / "sweep", given))
+    assert {run.config.channel.deletion for run in runs} == {0.1}
+    assert runs[0].name == "mixed-sgfn-kl-0.1-deletion-0.1-seed0"
+    settings["channel"] = {"deletion": 0.1, "noise": 0.3}
+    with pytest.raises(ConfigError, match="'channel' is what the comparison varies; give it with --noise"):
+        specify(tmp_path / "sweep", given)
+
+
 def test_the_stored_specification_is_read_back(folder: Path) -> None:
     assert specify(folder, {}) == specify(folder, GRID)
     assert SweepConfig.model_validate(yaml.safe_load((folder / "sweep.yaml").read_text(encoding="utf-8"))).seeds == 3

@@ -43,7 +43,8 @@ def _slip(config: Config) -> float:
     if channel.kind == "none":
         return 0.0
     if channel.kind != "uniform-slip" or isinstance(channel.noise, list):
-        raise ConfigError(f"{config.task} knows slip alone, not '{channel.kind}'; give --noise α in [0, 1) or none")
+        possible = "none" if config.task.partition(":")[0] == "gym" else "α in [0, 1) or none"
+        raise ConfigError(f"{config.task} knows no noise of the kind '{channel.kind}'; give --noise {possible}")
     if not 0.0 <= channel.noise < 1.0:
         raise ConfigError(f"noise is {channel.noise:g}; the slip probability must be at least 0 and below 1")
     return channel.noise

@@ -50,9 +50,9 @@ Row = list[tuple[State | End, list[float]]]
 
 
 def gym_graph(parameters: str, slip: float) -> Graph:
-    """The environment that stands after the colon, with its own noise and no other."""
+    """The environment that stands after the colon, with its own noise and no other: `slip` must be zero."""
     if slip:
-        raise ConfigError(f"the noise of gym:{parameters} is the environment's own; leave --noise out or give none")
+        raise ConfigError(f"the noise of gym:{parameters} is the environment's own; give --noise none")
     environment, horizon = make_environment(parameters)
     try:
         table, starts = _table(environment, parameters)
