@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 
 from stochflow.errors import ConfigError, DataError
+from stochflow.forecasting.calibration import stretched
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.frame import Columns, Encoder, Panel, check_horizon
 from stochflow.forecasting.paths import sample_paths, starts
@@ -93,6 +94,12 @@ class StochflowForecaster:
     def trust(self) -> float:
         """Share of the paths that the network guides."""
         return self._fitted().trained.trust
+
+    @property
+    def stretch(self) -> dict[str, float]:
+        """Factor by which the paths of every series are stretched around their median, by id; 1 leaves them."""
+        state = self._fitted()
+        return {series.uid: state.trained.stretch.get(series.uid, 1.0) for series in state.panel.series}
 
     @property
     def history(self) -> pd.DataFrame:
@@ -264,7 +271,8 @@ class StochflowForecaster:
                 )
                 parts.append(part.numpy())
                 left -= size
-            drawn.append(np.concatenate(parts))
+            factor = state.trained.stretch.get(series.uid, 1.0)
+            drawn.append(stretched(np.concatenate(parts), factor, anchors.floor))
         return drawn
 
 
