@@ -249,8 +249,8 @@ def train_network(
     if learns:
         validation = Validation(panel, world, origins, horizon, config)
         rows = training_rows(panel, world, ends, config.train_members, config.stride)
-        candidates = ["mlp", "transformer"] if config.network == "auto" else [config.network]
-        results = [_train(name, rows, validation, categories, config, report) for name in candidates]
+        names = candidates(panel, config)
+        results = [_train(name, rows, validation, categories, config, report) for name in names]
         found = max(results, key=lambda trained: trained.gain)
         best = found if found.gain > config.min_gain else best
     if not config.calibration_origins:
@@ -258,6 +258,14 @@ def train_network(
     _, dense = hold_out(panel, horizon, config.calibration_origins)
     places = [many if few else [] for few, many in zip(origins, dense, strict=True)]
     return replace(best, stretch=calibrated(best, panel, world, places, horizon, config))
+
+
+def candidates(panel: list[Series], config: ForecastConfig) -> list[str]:
+    """Networks to be tried: a context is slow to learn, and little data do not fill it."""
+    if config.network != "auto":
+        return [config.network]
+    large = sum(series.observed.sum() for series in panel) >= config.context_min_values
+    return ["mlp", "transformer"] if large else ["mlp"]
 
 
 def calibrated(
