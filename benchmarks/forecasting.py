@@ -46,8 +46,10 @@ class Stochflow:
         self.case = past
         self.forecaster = StochflowForecaster(past.freq, past.horizon, seed=self.seed, **self.settings)
         self.forecaster.fit(self._frame(past.y))
-        network, gain = self.forecaster.network, self.forecaster.gain
-        print(f"{past.name}: network {network}, gain {gain:.3f}, trust {self.forecaster.trust:.2f}", file=sys.stderr)
+        network, gain, trust = self.forecaster.network, self.forecaster.gain, self.forecaster.trust
+        (stretch,) = self.forecaster.stretch.values()
+        chosen = f"network {network}, gain {gain:.3f}, trust {trust:.2f}, stretch {stretch:.2f}"
+        print(f"{past.name}: {chosen}", file=sys.stderr)
 
     def quantiles(self, y: Array, rhythm: Rhythm, horizon: int, levels: Array, observed: NDArray[np.bool_]) -> Array:
         frame = self.forecaster.update(self._frame(np.where(observed, y, np.nan))).predict(horizon, quantiles=levels)

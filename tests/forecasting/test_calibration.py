@@ -1,16 +1,9 @@
 """A spread that held-out origins correct: found where it is wrong, left where little is known, never below a floor."""
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import pytest
 
 from stochflow.forecasting.calibration import asked_stretch, stretched
-from stochflow.forecasting.config import ForecastConfig
-from stochflow.forecasting.rhythm import Rhythm
-from stochflow.forecasting.series import Series
-from stochflow.forecasting.training import Trained, World, calibrated, fit_world, train_network
 
 NO_FLOOR = -np.inf
 
@@ -104,42 +97,3 @@ def test_values_on_the_floor_and_certain_steps_tell_nothing() -> None:
     night = np.zeros_like(paths[:300])
     both = np.concatenate([paths, night]), np.concatenate([truth, night[:, 0]])
     assert asked_stretch(*both, 0.0, 1e6) == pytest.approx(asked_stretch(paths, truth, 0.0, 1e6))
-
-
-def series_of(y: np.ndarray, uid: str = "a") -> Series:
-    num = len(y)
-    empty = np.zeros((num, 0))
-    return Series(uid, y, np.ones(num, dtype=bool), empty, empty, np.arange(num, dtype=float))
-
-
-def settings(**changed: Any) -> ForecastConfig:
-    return ForecastConfig(network="none", num_bins=65, validation_paths=32, **changed)
-
-
-def quieter(world: World, share: float) -> World:
-    """The same world whose anchors think that they err less."""
-    anchors = [replace(one, noise_scale=share * one.noise_scale) for one in world.anchors]
-    return replace(world, anchors=anchors)
-
-
-def test_anchors_that_are_too_sure_of_themselves_are_corrected_series_by_series() -> None:
-    rng = np.random.default_rng(3)
-    panel = [series_of(50 + rng.normal(size=600), "long"), series_of(50 + rng.normal(size=60), "short")]
-    config = settings()
-    world = fit_world(panel, Rhythm(1), config, [400, 45])
-    origins = [list(range(400, 597, 3)), list(range(45, 58, 3))]
-    honest, sure = (
-        calibrated(Trained(None, "none"), panel, each, origins, 2, config) for each in (world, quieter(world, 0.5))
-    )
-    assert honest["long"] == pytest.approx(1.0, abs=0.12)
-    assert sure["long"] / honest["long"] == pytest.approx(2.0, rel=0.2)
-    assert sure["short"] == pytest.approx(1.0, abs=0.05)
-    assert calibrated(Trained(None, "none"), panel, world, [origins[0], []], 2, config).keys() == {"long"}
-
-
-def test_every_series_with_held_out_origins_gets_a_factor_unless_it_is_not_wanted() -> None:
-    panel = [series_of(np.random.default_rng(0).normal(size=120)), series_of(np.arange(20.0), "brief")]
-    trained = train_network(panel, Rhythm(1), 4, settings(calibration_origins=16))
-    assert trained.network is None
-    assert trained.stretch.keys() == {"a"}
-    assert train_network(panel, Rhythm(1), 4, settings(calibration_origins=0)) == Trained(None, "none")

@@ -250,8 +250,7 @@ def test_training_is_reproduced_bit_for_bit_by_its_seed() -> None:
 
 @pytest.mark.parametrize("changed", [{"network": "none"}, {"max_steps": 0}])
 def test_without_a_network_nothing_is_trained(changed: dict[str, Any]) -> None:
-    config = settings(**changed, calibration_origins=0)
-    assert train_network([moody(150)], PLAIN, 4, config) == Trained(None, "none")
+    assert train_network([moody(150)], PLAIN, 4, settings(**changed)) == Trained(None, "none")
 
 
 def test_a_gain_below_the_least_one_counts_as_none() -> None:

@@ -11,7 +11,7 @@ exponential smoothing alone. Every combination of transform, differences, θ, Θ
 and judged by its leave-one-out errors; the good ones are kept with weights.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -46,8 +46,6 @@ class AnchorGrid:
     transforms: tuple[str, ...] = TRANSFORMS
     # share of the plain members, which the ensemble keeps whatever their errors: a hedge against a wrong choice
     plain_share: float = 0.1
-    # share of the one that knows nothing of a long season, where there is one: not every series keeps the week
-    short_share: float = 0.2
     plain_penalty: float = 0.3
     # log-likelihood differences are divided by this, or by a share of the rows, before they become weights
     min_temperature: float = 20.0
@@ -201,11 +199,6 @@ def fit_anchors(
     if grid.plain_share and plain.num_rows > plain.inputs.shape[1]:  # so light a penalty needs more rows than columns
         members.append(plain.member(grid.plain_penalty, _plainest(filters)))
         weight = np.append(weight * (1 - grid.plain_share), grid.plain_share)
-        if rhythm.long_season and grid.short_share:
-            lags = replace(rhythm, long_season=0).lags
-            short = _Design(plain.name, y, observed, features, rhythm, filters, until, lags)
-            members.append(short.member(grid.plain_penalty, _plainest(filters)))
-            weight = np.append(weight * (1 - grid.short_share), grid.short_share)
     columns = {name: np.stack([member[name] for member in members]) for name in members[0]}
     floor = offset if low >= 0 else -np.inf
     low, high = low - margin, high + margin
@@ -217,15 +210,7 @@ class _Design:
     """The regression of one transform: its inputs decomposed once, for all filters and penalties."""
 
     def __init__(
-        self,
-        name: str,
-        y: Array,
-        observed: Mask,
-        features: Array,
-        rhythm: Rhythm,
-        filters: list[Smoother],
-        until: int,
-        lags: list[int] | None = None,
+        self, name: str, y: Array, observed: Mask, features: Array, rhythm: Rhythm, filters: list[Smoother], until: int
     ) -> None:
         self.name, self.rhythm, self.filters, self.until = name, rhythm, filters, until
         raw = forward(name, y)
@@ -233,7 +218,7 @@ class _Design:
         self.z = (raw - self.centre) / self.spread
         # a lag beyond a third of the series would cost more rows than it is worth
         longest = min(until / 3, _latest_start(observed[:until]))
-        self.lags = [lag for lag in lags or rhythm.lags if lag < max(longest, 2)]
+        self.lags = [lag for lag in rhythm.lags if lag < max(longest, 2)]
         first = max(self.lags[-1], *(each.step + each.season for each in filters))
         self.times = np.arange(first, len(y))[observed[first:]]
         self.learned = self.times < until
@@ -276,7 +261,7 @@ class _Design:
         unrest = _unrest(known / scale, self.times[self.learned], self.rhythm)
         residuals /= unrest[np.arange(len(residuals)) % len(unrest)]
         lag_weights = np.zeros(len(self.rhythm.lags))
-        lag_weights[[self.rhythm.lags.index(lag) for lag in self.lags]] = w[: len(self.lags)]
+        lag_weights[: len(self.lags)] = w[: len(self.lags)]
         recall, forget = self.filters[number].weights(self.rhythm.near)
         return {
             "transform": np.array(self.name),

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import NormalDist
 
 import numpy as np
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stochflow.forecasting.anchors import AnchorGrid, Anchors, fit_anchors
-from stochflow.forecasting.calibration import asked_stretch
 from stochflow.forecasting.config import NUM_HEADS, ForecastConfig
 from stochflow.forecasting.crps import fair_crps
 from stochflow.forecasting.kernel import NoiseKernel, fit_kernel
@@ -193,8 +192,8 @@ class Trained:
     """A network and what its validation said: the share of CRPS that it saves, with error, and after how many updates.
 
     `trust` is the probability, as far as the held-out origins tell, that the network is better than the bare anchor,
-    discounted when there were few of them: `evidence` counts the horizons that they span. `stretch` holds for every
-    series that was judged, by id, the factor by which its paths are stretched around their median.
+    discounted when there were few of them: `evidence` counts the horizons that they span. `stretch` holds, by id of
+    every series that was judged, the factor by which its paths are stretched around their median.
     """
 
     network: ForecastNetwork | None
@@ -237,27 +236,17 @@ def train_network(
     categories: tuple[int, ...] = (),
     report: Report = silent,
 ) -> Trained:
-    """The network that the held-out origins prefer, or none, and the spread that they ask for.
-
-    What the anchors learn from ends before the origins.
-    """
+    """The network that the held-out origins prefer, or none; what the anchors learn from ends before the origins."""
     ends, origins = hold_out(panel, horizon, config.validation_origins)
-    best, learns = Trained(None, "none"), config.network != "none" and config.max_steps > 0
-    if not any(origins) or not (learns or config.calibration_origins):
-        return best
+    nothing = Trained(None, "none")
+    if config.network == "none" or config.max_steps == 0 or not any(origins):
+        return nothing
     world = fit_world(panel, rhythm, config, ends)
-    if learns:
-        validation = Validation(panel, world, origins, horizon, config)
-        rows = training_rows(panel, world, ends, config.train_members, config.stride)
-        names = candidates(panel, config)
-        results = [_train(name, rows, validation, categories, config, report) for name in names]
-        found = max(results, key=lambda trained: trained.gain)
-        best = found if found.gain > config.min_gain else best
-    if not config.calibration_origins:
-        return best
-    _, dense = hold_out(panel, horizon, config.calibration_origins)
-    places = [many if few else [] for few, many in zip(origins, dense, strict=True)]
-    return replace(best, stretch=calibrated(best, panel, world, places, horizon, config))
+    validation = Validation(panel, world, origins, horizon, config)
+    rows = training_rows(panel, world, ends, config.train_members, config.stride)
+    results = [_train(name, rows, validation, categories, config, report) for name in candidates(panel, config)]
+    best = max(results, key=lambda trained: trained.gain)
+    return best if best.gain > config.min_gain else nothing
 
 
 def candidates(panel: list[Series], config: ForecastConfig) -> list[str]:
@@ -266,36 +255,6 @@ def candidates(panel: list[Series], config: ForecastConfig) -> list[str]:
         return [config.network]
     large = sum(series.observed.sum() for series in panel) >= config.context_min_values
     return ["mlp", "transformer"] if large else ["mlp"]
-
-
-def calibrated(
-    trained: Trained,
-    panel: list[Series],
-    world: World,
-    origins: list[list[int]],
-    horizon: int,
-    config: ForecastConfig,
-) -> dict[str, float]:
-    """Factor by which the paths of each series must be stretched, by id, where there are origins to judge by."""
-    network, factors = trained.network, {}
-    needs = network is not None and network.context is not None
-    windows = context_windows(panel, world, config.context_length) if needs else None
-    for index, (series, anchors, places) in enumerate(zip(panel, world.anchors, origins, strict=True)):
-        if not places:
-            continue
-        contexts, at = None, torch.tensor(places)
-        if network is not None:
-            contexts = thoughts(network, panel, windows, torch.full_like(at, index), at)
-        start = starts(series, anchors, places, horizon, config.validation_paths)
-        generator = torch.Generator().manual_seed(config.seed)
-        drawn = sample_paths(
-            start, world.rhythm, network, world.kernel, world.bins, generator, contexts, trained.trust
-        ).view(len(places), config.validation_paths, horizon)
-        ahead = np.array(places)[:, None] + np.arange(horizon)
-        truth = np.where(series.observed[ahead], series.y[ahead], np.nan)
-        evidence = (places[-1] - places[0]) / horizon + 1
-        factors[series.uid] = asked_stretch(drawn.numpy(), truth, anchors.floor, evidence)
-    return factors
 
 
 class Validation:
