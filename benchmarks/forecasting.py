@@ -5,7 +5,7 @@ python -m benchmarks.forecasting --group seven
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,17 +97,14 @@ def places(case: Case, group: str, which: str) -> list[int]:
     return block(case, which, 40, 85) if group == "hourly" else block(case, which)
 
 
-def run(group: str, which: str, methods: list[str], seed: int, only: list[str] | None = None) -> pd.DataFrame:
-    """Scores of every series, method and origin, one row each."""
+def run(group: str, which: str, methods: list[str], seed: int, only: list[str] | None = None) -> Iterator[pd.DataFrame]:
+    """Scores of one series after the other: a row per method and origin."""
     for name in methods:
         if name not in METHODS:
             raise ConfigError(f"unknown method '{name}'; choose from: {', '.join(METHODS)}")
     cases = [case for case in cases_of(group) if only is None or case.name in only]
-    frames = [
-        backtest(case, {name: METHODS[name](seed) for name in methods}, places(case, group, which))
-        for case in track(cases, description=f"{group}, {which} block", console=Console(stderr=True))
-    ]
-    return pd.concat(frames, ignore_index=True)
+    for case in track(cases, description=f"{group}, {which} block", console=Console(stderr=True)):
+        yield backtest(case, {name: METHODS[name](seed) for name in methods}, places(case, group, which))
 
 
 def table_of(result: pd.DataFrame, title: str) -> Table:
@@ -142,13 +139,15 @@ def main() -> None:
     methods = list(dict.fromkeys([REFERENCE, *(given.methods or DEFAULT_METHODS[given.group])]))
     suffix = "" if given.block == "final" else "_earlier"
     out = given.out or RESULTS / f"forecasting_{given.group}{suffix}.csv"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    frame = pd.DataFrame()
     try:
-        frame = run(given.group, given.block, methods, given.seed, given.series)
+        for scores in run(given.group, given.block, methods, given.seed, given.series):
+            frame = pd.concat([frame, scores], ignore_index=True)
+            frame.to_csv(out, index=False)  # what is done stays, whatever happens later
     except StochflowError as error:
         Console(stderr=True, highlight=False).print(str(error), markup=False)
         raise SystemExit(error.exit_code) from None
-    out.parent.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(out, index=False)
     result = summary(frame, REFERENCE)
     title = f"CRPS relative to {REFERENCE}: {given.group}, {given.block} block, seed {given.seed}"
     # as wide as it needs: a cut number is worth less than a long line
