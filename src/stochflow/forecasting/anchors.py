@@ -202,8 +202,7 @@ def fit_anchors(
     columns = {name: np.stack([member[name] for member in members]) for name in members[0]}
     floor = offset if low >= 0 else -np.inf
     low, high = low - margin, high + margin
-    bounds = {"low": low, "high": high, "floor": floor}
-    return Anchors(rhythm=rhythm, offset=offset, unit=unit, weight=weight, **bounds, **columns)
+    return Anchors(rhythm=rhythm, offset=offset, unit=unit, low=low, high=high, floor=floor, weight=weight, **columns)
 
 
 class _Design:
