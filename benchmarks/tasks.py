@@ -1,68 +1,89 @@
-"""Regret on the measured tables: SGFN-KL on twelve factors, and three methods on `dmsc` and `gb1`.
+"""Regret on the measured tables, and what designs are worth where truth cannot be enumerated.
 
-    python -m benchmarks.tasks                                           # hours
-    python -m benchmarks.tasks --trajectories 2000 --seeds 1 --out runs/smoke
+    python -m benchmarks.tasks                                           # an hour on two cores
+    python -m benchmarks.tasks --parts rna --trajectories 2000 --seeds 1 --out runs/smoke --results runs/smoke
 
-Runs are those of `stochflow compare`: the same command again goes on where it stopped. Every run becomes a row of
-`tasks.csv`, and the medians are printed as a table in Markdown.
+factors: SGFN-KL on the twelve transcription factors; landscapes: three methods on `dmsc` and `gb1`; bits and rna:
+designs from `bits:120,8` and `rna-fold:50`. Runs are those of `stochflow compare`: the same command again goes on
+where it stopped. Every run becomes a row of `tasks_<part>.csv`, and the medians are printed as a table in Markdown.
 """
 
 import argparse
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
+from benchmarks.sweep import RESULTS
 from stochflow.files import write_atomically
 from stochflow.sweeps.compare import compare
 from stochflow.tasks.tfbind8 import FACTORS, task_name
 
-NOISE = 0.25
+
+class Part(NamedTuple):
+    """One comparison and the columns that its table shows, with the number of digits."""
+
+    tasks: list[str]
+    methods: list[str]
+    noise: float
+    columns: dict[str, int]
+    settings: tuple[str, ...] = ()
+
+
+_EXACT = {"regret": 4, "min_kl": 5, "tv": 3}
+_DESIGNS = {"mean_score": 3, "top100_mean": 3, "top100_edit": 1, "num_modes": 0}
+_RIVALS = ["sgfn-kl", "sgfn-db", "ppo", "mcmc"]
 PARTS = {
-    "factors": ([task_name(factor) for factor in FACTORS], ["sgfn-kl"]),
-    "landscapes": (["dmsc", "gb1"], ["sgfn-kl", "sgfn-db", "edb"]),
+    "factors": Part([task_name(factor) for factor in FACTORS], ["sgfn-kl"], 0.25, _EXACT),
+    "landscapes": Part(["dmsc", "gb1"], ["sgfn-kl", "sgfn-db", "edb"], 0.25, _EXACT),
+    # R = exp(240·(1 − d/120)) = const·exp(−2d), with d bits to the nearest mode: the reward that others train on
+    "bits": Part(["bits:120,8"], _RIVALS, 0.1, _DESIGNS | {"known_modes": 0}, ("reward.beta=240",)),
+    "rna": Part(["rna-fold:50"], _RIVALS, 0.1, _DESIGNS),
 }
-COLUMNS = ["task", "method", "noise", "seed", "trajectories", "regret", "kl", "min_kl", "tv", "cpu_seconds", "status"]
 
 
-def measure(out: Path, trajectories: int, seeds: int, jobs: int | None) -> pd.DataFrame:
+def measure(part: Part, out: Path, trajectories: int, seeds: int, jobs: int | None) -> pd.DataFrame:
     """One row per run."""
-    frames = []
-    for part, (tasks, methods) in PARTS.items():
-        found = compare(
-            tasks,
-            methods=methods,
-            noise=[NOISE],
-            seeds=seeds,
-            trajectories=trajectories,
-            jobs=jobs,
-            out=out / part,
-        )
-        frames.append(found.frame)
-    rows = pd.concat(frames, ignore_index=True)
-    return rows[[name for name in COLUMNS if name in rows]]
+    found = compare(
+        part.tasks,
+        methods=part.methods,
+        noise=[part.noise],
+        seeds=seeds,
+        trajectories=trajectories,
+        jobs=jobs,
+        settings=part.settings,
+        out=out,
+    )
+    labels = ["task", "method", "noise", "seed", "trajectories", "oracle_calls"]
+    return found.frame[[*labels, *part.columns, "cpu_seconds", "status"]]
 
 
-def markdown(rows: pd.DataFrame) -> str:
+def markdown(rows: pd.DataFrame, digits: dict[str, int]) -> str:
     """Medians over seeds."""
     finished = rows[rows["status"] == "finished"]
-    medians = finished.groupby(["task", "method"], sort=False)[["regret", "min_kl", "tv", "cpu_seconds"]].median()
-    lines = ["| task | method | regret | smallest KL | TV | CPU seconds |", "|---|---|---|---|---|---|"]
-    for (task, method), row in medians.iterrows():
-        numbers = f"{row['regret']:.4f} | {row['min_kl']:.5f} | {row['tv']:.3f} | {row['cpu_seconds']:.0f}"
-        lines.append(f"| {task} | {method} | {numbers} |")
+    digits = digits | {"cpu_seconds": 0}
+    medians = finished.groupby(["task", "method"], sort=False)[list(digits)].median()
+    lines = ["| task | method | " + " | ".join(digits) + " |", "|---|---|" + "---|" * len(digits)]
+    for labels, row in medians.iterrows():
+        numbers = [f"{row[name]:.{places}f}" for name, places in digits.items()]
+        lines.append(f"| {' | '.join([*labels, *numbers])} |")
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS))
     parser.add_argument("--trajectories", type=int, default=32_000)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=None)
     parser.add_argument("--out", type=Path, default=Path("runs/tasks"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    rows = measure(arguments.out, arguments.trajectories, arguments.seeds, arguments.jobs)
-    write_atomically(arguments.out / "tasks.csv", rows.to_csv(index=False))
-    print(markdown(rows))
+    for name in arguments.parts:
+        part = PARTS[name]
+        rows = measure(part, arguments.out / name, arguments.trajectories, arguments.seeds, arguments.jobs)
+        write_atomically(arguments.results / f"tasks_{name}.csv", rows.to_csv(index=False))
+        print(markdown(rows, part.columns), flush=True)
 
 
 if __name__ == "__main__":

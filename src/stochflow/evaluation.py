@@ -64,6 +64,7 @@ class Summary(BaseModel):
     status: str
     reward_noise: str = "none"
     reward_mean: str | None = None
+    known_modes: Count | None = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ def design_metrics(sampled: Sampled, task: Task, config: EvaluationConfig, refer
     """Quality, diversity and novelty of a set of designs; quality among those with a score."""
     tokens = sampled.walk.outcomes
     scored = ~sampled.scores.isnan()
-    feasible = task.feasible(tokens)
+    feasible, reached = task.feasible(tokens), task.modes_reached(tokens)
     top_tokens, top_scores = designs.top_k(tokens[scored], sampled.scores[scored], TOP)
     threshold = task.mode_threshold if config.mode_threshold is None else config.mode_threshold
     return {
@@ -152,6 +153,7 @@ def design_metrics(sampled: Sampled, task: Task, config: EvaluationConfig, refer
         "top100_hamming": designs.mean_pairwise_hamming(top_tokens),
         "top100_edit": designs.mean_pairwise_edit(top_tokens),
         "num_modes": designs.num_modes(tokens[scored], sampled.scores[scored], threshold, config.mode_distance),
+        "known_modes": None if reached is None else int(reached.sum()),
         "unique_fraction": designs.unique_fraction(tokens),
         "novelty": None if reference is None else designs.novelty(tokens, reference),
         "scored_fraction": float(scored.double().mean()),

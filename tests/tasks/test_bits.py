@@ -53,6 +53,21 @@ def test_a_design_counts_for_modes_below_30_bits_of_120() -> None:
     assert math.exp(1 - 29 / 120) > task.mode_threshold >= math.exp(1 - 30 / 120)
 
 
+def test_a_mode_is_reached_from_fewer_than_a_quarter_of_the_bits_away() -> None:
+    task = BitSequences(120, 1)
+    near, far = task.modes[[7]].clone(), task.modes[[9]].clone()
+    near[:, :29] ^= 1
+    far[:, :30] ^= 1
+    reached = task.modes_reached(tokens_of(task, torch.cat([near, far])))
+    assert reached is not None
+    expected = (task.distances(tokens_of(task, torch.cat([near, far]))) <= 29).any(dim=0)
+    assert bool(reached[7])
+    assert torch.equal(reached, expected)
+    alone = task.modes_reached(tokens_of(task, far))
+    assert alone is not None
+    assert not bool(alone[9])
+
+
 @pytest.mark.parametrize("k", [1, 4, 5, 8])
 def test_letters_survive_files_that_are_read_in_upper_case(k: int) -> None:
     task = BitSequences(120, k)

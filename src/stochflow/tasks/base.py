@@ -101,6 +101,10 @@ class Task(ABC):
         """True for sequences that satisfy all constraints, [num_sequences]; None for a task without any."""
         return None
 
+    def modes_reached(self, tokens: Tensor) -> Tensor | None:
+        """True for each of the task's own modes that a sequence reaches, [num_modes]; None where none are known."""
+        return None
+
     def check(self) -> None:  # noqa: B027  # most tasks have nothing to do here
         """Refuse what would fail at the first score, before a run is made; most tasks have nothing to fear."""
 

@@ -72,6 +72,9 @@ class BitSequences(Task):
         nearest = self.distances(tokens).amin(dim=-1).double()
         return (1.0 - nearest / self.num_bits).exp()
 
+    def modes_reached(self, tokens: Tensor) -> Tensor | None:
+        return (self.distances(tokens) < self.num_bits / 4).any(dim=0)
+
 
 def bit_sequences(parameters: str) -> BitSequences:
     """The task of `bits:<parameters>`; n = 120 and k = 8 without any."""

@@ -39,6 +39,9 @@ class WrappedTask(Task):
     def feasible(self, tokens: Tensor) -> Tensor | None:
         return self._task.feasible(tokens)
 
+    def modes_reached(self, tokens: Tensor) -> Tensor | None:
+        return self._task.modes_reached(tokens)
+
     def check(self) -> None:
         self._task.check()
 
