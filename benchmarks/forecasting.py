@@ -65,6 +65,8 @@ METHODS: dict[str, Callable[[int], Baseline]] = {
     "SeasonalNaive": lambda seed: StatsForecast("SeasonalNaive"),
     "Stochflow": Stochflow,
     "Stochflow-anchor": lambda seed: Stochflow(seed, network="none"),
+    # with the spread that they have of themselves
+    "Stochflow-anchor-raw": lambda seed: Stochflow(seed, network="none", calibration_origins=0),
     "Stochflow-mlp": lambda seed: Stochflow(seed, network="mlp"),
     "Stochflow-transformer": lambda seed: Stochflow(seed, network="transformer"),
     # other objectives for the same network
