@@ -234,8 +234,12 @@ def test_sample_evaluate_and_exact_take_the_options_of_the_command_line() -> Non
     assert command == function
 
     assert set(defaults(cli.evaluate)) - {"as_json"} == set(defaults(api.evaluate))
-    command, function = defaults(cli.exact), defaults(api.exact)
-    command.pop("as_json")
+    command, function = defaults(cli.exact, {"assignments": "settings"}), defaults(api.exact)
+    assert (command.pop("as_json"), command.pop("settings"), function.pop("settings")) == (False, None, ())
+    assert function.pop("constraints") is None
+    rules = [command.pop(rule) for rule in ("forbid", "gc", "fixed", "max_homopolymer", "symmetric")]
+    assert not any(rules)
+    assert list(command) == list(function)
     assert command == function
 
 

@@ -12,6 +12,7 @@ import stochflow
 from stochflow import api
 from stochflow.config import LossShape
 from stochflow.errors import ConfigError, DataError
+from stochflow.experiment import build
 from stochflow.objectives.balance import REWARD_MEANS
 from stochflow.objectives.losses import shaped
 from stochflow.runs import TABLE
@@ -114,6 +115,46 @@ def test_settings_that_do_not_fit_a_table_are_refused(table: Path, options: dict
 def test_the_table_task_needs_a_file() -> None:
     with pytest.raises(ConfigError, match="needs a file; give one with --table"):
         stochflow.train("table")
+
+
+def test_the_optimum_of_a_table_is_known_before_training(table: Path) -> None:
+    columns = {"sequence_column": "seq", "score_column": "one,two", "alphabet": "ab"}
+    settings = ["reward.beta=1.0", "reward.floor=0.05"]
+    found = stochflow.exact(table=table, noise=0.3, settings=settings, **columns)  # type: ignore[arg-type]
+    summary = train(table, noise=0.3).summary
+    assert (found["task"], found["noise"]) == ("own", 0.3)
+    for name in ("min_kl", "min_tv", "attainable_score", "log_z_true"):
+        assert found[name] == getattr(summary, name)
+    constrained = stochflow.exact(table=table, settings=settings, constraints={"forbid": ["bb"]}, **columns)  # type: ignore[arg-type]
+    assert constrained["log_z_true"] == pytest.approx(math.log(0.55 + 0.5 + 2 * 0.05))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sequence_column": "seq"}, "but no table; name its file with --table"),
+        ({"alphabet": "dna", "settings": ["table.name=x"]}, "but no table; name its file with --table"),
+        ({"settings": ["oracle.length=5"]}, "say what designs of an oracle are, and the task is 'tfbind8'"),
+    ],
+)
+def test_what_describes_a_table_or_an_oracle_needs_one(options: dict[str, object], message: str) -> None:
+    for use in (stochflow.exact, stochflow.train):
+        with pytest.raises(ConfigError, match=message):
+            use(**options)  # type: ignore[operator]
+
+
+def test_resuming_with_other_letters_is_refused_as_another_table(table: Path) -> None:
+    run = train(table)
+    with pytest.raises(ConfigError, match="started with another 'table'"):
+        stochflow.train(out=run.path, resume=True, alphabet="abc", steps=3)
+    assert stochflow.train(out=run.path, resume=True, alphabet="ab", steps=3).summary.steps == 3
+
+
+def test_a_table_with_more_possible_designs_than_a_float_can_count_is_trained_on(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text(f"sequence,score\n{'ACGT' * 150},1\n{'TTTT' * 150},2\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match=r"scores for 2 of more than 1e\+300 possible sequences"):
+        api._warn_of_gaps(build(api.resolve_config([QUICK, {"task": "table", "table": {"file": str(path)}}])))
 
 
 def test_a_table_that_knows_next_to_nothing_comes_with_a_warning(tmp_path: Path) -> None:

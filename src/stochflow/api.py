@@ -50,6 +50,7 @@ _FREE_ON_RESUME = {"budget", "device", "threads", "evaluation", "checkpoint_ever
 _CHUNK = 4096
 _MIN_NEW_SHARE = 0.005
 _MIN_MEASURED_SHARE = 0.01
+_COUNTABLE = 1e300
 
 
 class Run:
@@ -217,7 +218,8 @@ def train(
         stop: asked before every training step; True ends the run as Ctrl-C does.
     """
     layers = [_config_layer(config), *(parse_assignment(text) for text in settings)]
-    by_table = table is not None or any(_names_table(layer) for layer in layers)
+    resumed = RunDirectory.open(Path(out)).config().model_dump() if resume and out else {}
+    by_table = table is not None or any(_names_table(layer) for layer in [resumed, *layers])
     budget = {"trajectories": trajectories, "steps": steps, "minutes": minutes, "oracle_calls": oracle_calls}
     columns = {
         "file": None if table is None else str(table),
@@ -283,37 +285,61 @@ def evaluate(run: str | Path | Run, *, noise: float | str | None = None, score_s
 
 
 def exact(
-    task: str = "tfbind8",
+    task: str | None = None,
     *,
+    variable_length: bool = False,
+    min_length: int | None = None,
+    max_length: int | None = None,
+    alphabet: str | None = None,
+    constraints: Settings | None = None,
     noise: float | str | None = None,
+    deletion: float | None = None,
+    duplication: float | None = None,
     beta: float | None = None,
     floor: float | None = None,
-    reward_noise: str = "none",
+    table: str | Path | None = None,
+    sequence_column: str | None = None,
+    score_column: str | None = None,
+    variance_column: str | None = None,
+    reward_noise: str | None = None,
+    settings: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The attainable optimum of a task under a channel, without any training; of E[R] where the reward is noisy.
+    """The attainable optimum of a task or a table under a channel, without any training; of E[R] where rewards differ.
 
-    Returns `task, noise, beta, floor, min_kl, min_tv, attainable_score, log_z_true` and, for sequences under uniform
-    slip, `infeasible_share`: per depth, the share of prefixes that no policy can balance.
+    Returns `task, noise, beta, floor, min_kl, min_tv, attainable_score, log_z_true` and, for sequences of one length
+    under uniform slip, `infeasible_share`: per depth, the share of prefixes that no policy can balance.
 
     Args:
-        noise, beta, floor: as for `train`, by default as well: 0.25, 3 and 1e-6 for sequences.
+        beta, floor: of the reward, by default 3 and 1e-6 for sequences.
+
+    All others as for `train`.
     """
-    reward = {name: value for name, value in {"beta": beta, "floor": floor}.items() if value is not None}
-    channel_layer = {} if noise is None else {"channel": _whole_channel(noise)}
-    config = resolve_config([{"task": task, "reward": reward, "reward_noise": reward_noise, **channel_layer}])
+    layers = [parse_assignment(text) for text in settings]
+    columns = {
+        "file": None if table is None else str(table),
+        "sequence_column": sequence_column,
+        "score_column": score_column,
+        "variance_column": variance_column,
+        "alphabet": alphabet,
+    }
+    flags = _flags(task, None, noise, None, None, {}) | _table_flags(task, columns, reward_noise)
+    flags["constraints"] = dict(constraints or {})
+    flags["reward"] = {name: value for name, value in {"beta": beta, "floor": floor}.items() if value is not None}
+    flags = merge(flags, _length_flags(variable_length, min_length, max_length, deletion, duplication))
+    config = resolve_config([*layers, flags])
     the_reward = Reward(**config.reward.model_dump())
     terms = {"beta": config.reward.beta, "floor": config.reward.floor}
-    if is_graph(task):
+    if is_graph(config.task):
         graph = configured_graph(config)
-        return {"task": task, "noise": graph.noise, **terms, **GraphTruth(graph, the_reward).optimum()}
+        return {"task": graph.name, "noise": graph.noise, **terms, **GraphTruth(graph, the_reward).optimum()}
     the_task = configured_task(config)
     if not the_task.enumerable:
         raise ConfigError(
-            f"task '{task}' is too large to enumerate, so its optimum cannot be computed; train it instead"
+            f"task '{the_task.name}' is too large to enumerate, so its optimum cannot be computed; train it instead"
         )
     channel = configured_channel(config.channel, the_task)
     truth = Truth(the_task, channel, the_reward)
-    result: dict[str, Any] = {"task": task, "noise": channel.noise, **terms, **truth.optimum()}
+    result: dict[str, Any] = {"task": the_task.name, "noise": channel.noise, **terms, **truth.optimum()}
     if channel.slip is not None:
         result["infeasible_share"] = infeasible_share(truth.log_rewards, channel.slip, the_task.num_tokens)
     return result
@@ -486,9 +512,11 @@ def _names_table(layer: Settings) -> bool:
 def _warn_of_gaps(experiment: experiments.Experiment) -> None:
     """Say so when a table knows next to nothing of what can be made: the rest has the floor reward."""
     task = experiment.task
-    if task.num_measured is not None and task.num_measured < _MIN_MEASURED_SHARE * task.num_designs:
+    # divided and compared, for there may be more designs than a float can count
+    if task.num_measured is not None and task.num_measured / _MIN_MEASURED_SHARE < task.num_designs:
+        possible = f"{task.num_designs:.3g}" if task.num_designs < _COUNTABLE else f"more than {_COUNTABLE:g}"
         warnings.warn(
-            f"{task.name} has scores for {task.num_measured:,} of {task.num_designs:.3g} possible sequences; all "
+            f"{task.name} has scores for {task.num_measured:,} of {possible} possible sequences; all "
             "others get the floor reward, so the sampler can only find what it happens to meet",
             stacklevel=3,
         )

@@ -64,8 +64,30 @@ Track = Annotated[
     list[str] | None,
     typer.Option("--track", metavar="tensorboard|wandb|mlflow", help="Also log to this tracker; repeatable."),
 ]
-REWARD_NOISE = typer.Option(help="Noise of a measurement: none, replicate, gaussian (by the table) or gaussian:0.1.")
-RewardNoise = Annotated[str | None, REWARD_NOISE]
+RewardNoise = Annotated[
+    str | None,
+    typer.Option(help="Noise of a measurement: none, replicate, gaussian (by the table) or gaussian:0.1."),
+]
+VariableLength = Annotated[
+    bool, typer.Option("--variable-length", help="Let designs of --table or --oracle differ in length.")
+]
+MinLength = Annotated[int | None, typer.Option(help="Fewest letters; asks for variable length.")]
+MaxLength = Annotated[int | None, typer.Option(help="Most letters; asks for variable length.")]
+Deletion = Annotated[float | None, typer.Option(help="Probability that a letter is not written (variable length).")]
+Duplication = Annotated[
+    float | None, typer.Option(help="Probability that a letter is written twice (variable length).")
+]
+Forbid = Annotated[str | None, typer.Option(metavar="MOTIF,MOTIF", help="Motifs that must not occur.")]
+Gc = Annotated[str | None, typer.Option(metavar="LOW:HIGH", help="Share of G and C, as in 0.4:0.6.")]
+Fixed = Annotated[str | None, typer.Option(metavar="....ATG.", help="Fixed letters; a dot is any.")]
+MaxHomopolymer = Annotated[int | None, typer.Option(help="Longest run of one letter.")]
+Symmetric = Annotated[bool, typer.Option("--symmetric", help="Only reverse-complement palindromes.")]
+TableFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="CSV or TSV of sequences and scores instead of a task.")
+]
+SequenceColumn = Annotated[str | None, typer.Option(help="Column of the sequences in --table.  [default: sequence]")]
+ScoreColumn = Annotated[str | None, typer.Option(help="Column of the scores; a,b are replicates.  [default: score]")]
+VarianceColumn = Annotated[str | None, typer.Option(help="Column of the variance of a measurement.")]
 ScoreSamples = Annotated[
     bool, typer.Option("--score-samples", help="Ask the oracle also for drawn designs that were never paid for.")
 ]
@@ -91,11 +113,9 @@ def train(
         str | None, typer.Option(metavar="PACKAGE.MODULE:FUNCTION", help="Your own score function instead of a task.")
     ] = None,
     length: Annotated[int | None, typer.Option(help="Letters of a design of the oracle.")] = None,
-    variable_length: Annotated[
-        bool, typer.Option("--variable-length", help="Let designs of --table or --oracle differ in length.")
-    ] = False,
-    min_length: Annotated[int | None, typer.Option(help="Fewest letters; asks for variable length.")] = None,
-    max_length: Annotated[int | None, typer.Option(help="Most letters; asks for variable length.")] = None,
+    variable_length: VariableLength = False,
+    min_length: MinLength = None,
+    max_length: MaxLength = None,
     alphabet: Annotated[
         str | None,
         typer.Option(help="dna, rna, protein, or the letters of --oracle or --table.  [default: that of the table]"),
@@ -107,33 +127,23 @@ def train(
         Path | None, typer.Option(metavar="FILE", help="Paid scores to share between runs.  [default: in --out]")
     ] = None,
     score_samples: ScoreSamples = False,
-    forbid: Annotated[str | None, typer.Option(metavar="MOTIF,MOTIF", help="Motifs that must not occur.")] = None,
-    gc: Annotated[str | None, typer.Option(metavar="LOW:HIGH", help="Share of G and C, as in 0.4:0.6.")] = None,
-    fixed: Annotated[str | None, typer.Option(metavar="....ATG.", help="Fixed letters; a dot is any.")] = None,
-    max_homopolymer: Annotated[int | None, typer.Option(help="Longest run of one letter.")] = None,
-    symmetric: Annotated[bool, typer.Option("--symmetric", help="Only reverse-complement palindromes.")] = False,
+    forbid: Forbid = None,
+    gc: Gc = None,
+    fixed: Fixed = None,
+    max_homopolymer: MaxHomopolymer = None,
+    symmetric: Symmetric = False,
     method: Annotated[str | None, typer.Option(help="Method; see `stochflow methods`.  [default: sgfn-kl]")] = None,
     noise: Annotated[str | None, typer.Option(help=NOISE_HELP + "  [default: 0.25]")] = None,
-    deletion: Annotated[
-        float | None, typer.Option(help="Probability that a letter is not written (variable length).")
-    ] = None,
-    duplication: Annotated[
-        float | None, typer.Option(help="Probability that a letter is written twice (variable length).")
-    ] = None,
+    deletion: Deletion = None,
+    duplication: Duplication = None,
     seed: Annotated[int | None, typer.Option(help="Seed of every random generator.  [default: 0]")] = None,
     trajectories: Annotated[int | None, typer.Option(help="Budget in trajectories.  [default: 32000]")] = None,
     steps: Annotated[int | None, typer.Option(help="Budget in training steps.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Budget in minutes.")] = None,
-    table: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="CSV or TSV of sequences and scores instead of a task.")
-    ] = None,
-    sequence_column: Annotated[
-        str | None, typer.Option(help="Column of the sequences in --table.  [default: sequence]")
-    ] = None,
-    score_column: Annotated[
-        str | None, typer.Option(help="Column of the scores; a,b are replicates.  [default: score]")
-    ] = None,
-    variance_column: Annotated[str | None, typer.Option(help="Column of the variance of a measurement.")] = None,
+    table: TableFile = None,
+    sequence_column: SequenceColumn = None,
+    score_column: ScoreColumn = None,
+    variance_column: VarianceColumn = None,
     reward_noise: RewardNoise = None,
     config: ConfigFile = None,
     assignments: Assignments = None,
@@ -144,13 +154,6 @@ def train(
     track: Track = None,
 ) -> None:
     """Train a sampler; Ctrl-C ends cleanly and keeps everything so far."""
-    constraints = {
-        "forbid": _list(forbid),
-        "gc": None if gc is None else _window(gc),
-        "fixed": fixed,
-        "max_homopolymer": max_homopolymer,
-        "symmetric": symmetric or None,
-    }
     with _progress_line() as listen:
         run = api.train(
             task,
@@ -163,7 +166,7 @@ def train(
             oracle_calls=oracle_calls,
             oracle_cache=oracle_cache,
             score_samples=score_samples,
-            constraints={name: value for name, value in constraints.items() if value is not None},
+            constraints=_constraints(forbid, gc, fixed, max_homopolymer, symmetric),
             method=method,
             noise=noise,
             deletion=deletion,
@@ -303,24 +306,61 @@ def report(
 
 @app.command()
 def exact(
-    task: Annotated[str, typer.Argument(help="Task name; see `stochflow tasks`.")] = "tfbind8",
+    task: Annotated[str | None, typer.Argument(help="Task name; see `stochflow tasks`.  [default: tfbind8]")] = None,
+    variable_length: VariableLength = False,
+    min_length: MinLength = None,
+    max_length: MaxLength = None,
+    alphabet: Annotated[
+        str | None, typer.Option(help="dna, rna, protein, or the letters of --table.  [default: that of the table]")
+    ] = None,
+    forbid: Forbid = None,
+    gc: Gc = None,
+    fixed: Fixed = None,
+    max_homopolymer: MaxHomopolymer = None,
+    symmetric: Symmetric = False,
     noise: Annotated[str | None, typer.Option(help=NOISE_HELP + "  [default: 0.25]")] = None,
+    deletion: Deletion = None,
+    duplication: Duplication = None,
     beta: Annotated[float | None, typer.Option(help="Reward exponent.  [default: 3, of a graph 1]")] = None,
     floor: Annotated[float | None, typer.Option(help="Smallest reward, after the power.  [default: 1e-6]")] = None,
-    reward_noise: Annotated[str, REWARD_NOISE] = "none",
+    table: TableFile = None,
+    sequence_column: SequenceColumn = None,
+    score_column: ScoreColumn = None,
+    variance_column: VarianceColumn = None,
+    reward_noise: RewardNoise = None,
+    assignments: Assignments = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the best that ANY policy can do under this noise, without training."""
-    result = api.exact(task, noise=noise, beta=beta, floor=floor, reward_noise=reward_noise)
+    result = api.exact(
+        task,
+        variable_length=variable_length,
+        min_length=min_length,
+        max_length=max_length,
+        alphabet=alphabet,
+        constraints=_constraints(forbid, gc, fixed, max_homopolymer, symmetric),
+        noise=noise,
+        deletion=deletion,
+        duplication=duplication,
+        beta=beta,
+        floor=floor,
+        table=table,
+        sequence_column=sequence_column,
+        score_column=score_column,
+        variance_column=variance_column,
+        reward_noise=reward_noise,
+        settings=assignments or (),
+    )
     if as_json:
         print(json.dumps(result, indent=2))
         return
-    table = Table(title=f"Attainable optimum of {escape(task)}, β = {result['beta']:g}, floor {result['floor']:g}")
+    title = f"Attainable optimum of {result['task']}, β = {result['beta']:g}, floor {result['floor']:g}"
+    shown = Table(title=escape(title))
     for heading in ("noise", "min KL (nats)", "TV at that point", r"E\[score]", "log Z"):
-        table.add_column(heading, justify="right")
+        shown.add_column(heading, justify="right")
     row = (f"{result[key]:.{digits}f}" for key, digits in _OPTIMUM_COLUMNS.items())
-    table.add_row(escape(str(result["noise"])), *row)
-    console.print(table)
+    shown.add_row(escape(str(result["noise"])), *row)
+    console.print(shown)
     if "infeasible_share" in result:
         shares = ", ".join(f"{share:.3f}" for share in result["infeasible_share"])
         console.print(f"Prefixes with a child below the slip floor, by depth: {shares}", highlight=False)
@@ -631,6 +671,20 @@ def _standing_table(standing: Standing, found: Comparison) -> Table:
 
 def _names(listed: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in listed.split(",") if name.strip())
+
+
+def _constraints(
+    forbid: str | None, gc: str | None, fixed: str | None, max_homopolymer: int | None, symmetric: bool
+) -> dict[str, Any]:
+    """The rules that were given, as in the config."""
+    rules = {
+        "forbid": _list(forbid),
+        "gc": None if gc is None else _window(gc),
+        "fixed": fixed,
+        "max_homopolymer": max_homopolymer,
+        "symmetric": symmetric or None,
+    }
+    return {name: value for name, value in rules.items() if value is not None}
 
 
 def _window(text: str) -> list[float]:

@@ -27,6 +27,7 @@ def configured_task(config: Config, function: Callable[..., Any] | None = None) 
     Args:
         function: the oracle itself, where it cannot be imported by its name.
     """
+    _check_belongings(config)
     unconstrained = config.constraints == ConstraintConfig()
     if config.lengths.variable:
         _check_variable(config, unconstrained)
@@ -46,6 +47,17 @@ def configured_channel(config: ChannelConfig, task: Task) -> Channel:
     """The configured channel over the letters of a task, and over its stop and edits where lengths vary."""
     letters = make_channel(config, task.num_letters, task.length)
     return with_edits(letters, task.rules) if isinstance(task, VariableTask) else letters
+
+
+def _check_belongings(config: Config) -> None:
+    """Refuse what describes a table or an oracle that is not there: it would change nothing."""
+    if config.table.file is None and config.table != TableConfig():
+        raise ConfigError("columns or letters of a table are given, but no table; name its file with --table")
+    if not config.task.startswith(PREFIX) and (config.oracle.length, config.oracle.alphabet) != (None, None):
+        raise ConfigError(
+            f"--length and --alphabet say what designs of an oracle are, and the task is '{config.task}'; leave them "
+            "out"
+        )
 
 
 def _plain_task(config: Config, function: Callable[..., Any] | None) -> Task:

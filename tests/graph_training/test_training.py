@@ -130,6 +130,13 @@ def test_a_resumed_run_ends_as_one_that_was_never_disturbed(tmp_path: Path) -> N
         ({"channel": {"kind": "dna-synthesis", "noise": 0.1}}, "knows slip alone"),
         ({"channel": {"noise": 1.0}}, "below 1"),
         ({"objective": {"lambda_ratio": 0.1}}, "entropy terms"),
+        ({"lengths": {"min_length": 2}}, "variable length cannot be had"),
+        ({"channel": {"deletion": 0.1}}, "deletion and duplication cannot be had"),
+        ({"channel": {"duplication": 0.1}}, "deletion and duplication cannot be had"),
+        ({"table": {"sequence_column": "seq"}}, "a table cannot be had"),
+        ({"oracle": {"length": 5, "alphabet": "dna"}}, "an oracle cannot be had"),
+        ({"reward": {"floor": 5.0}}, "not above reward.floor"),
+        ({"reward": {"beta": 999.0}}, "not below 1e300; lower reward.floor or reward.beta"),
     ],
 )
 def test_what_only_sequences_have_is_refused(settings: dict[str, object], words: str) -> None:
@@ -139,7 +146,12 @@ def test_what_only_sequences_have_is_refused(settings: dict[str, object], words:
 
 def test_methods_that_are_blind_to_noise_need_outcomes_that_can_be_intended() -> None:
     with pytest.raises(ConfigError, match="possible are: sgfn-kl, sgfn-db, sgfn-tb, random"):
-        resolve_config([{"task": "gym:FrozenLake-v1:horizon=4", "method": "gfn-tb"}])
+        resolve_config([{"task": "gym:FrozenLake-v1:horizon=6", "method": "gfn-tb"}])
+
+
+def test_a_world_in_which_all_ends_are_alike_is_refused() -> None:
+    with pytest.raises(ConfigError, match="nothing to prefer; give it more steps"):
+        resolve_config([{"task": "gym:FrozenLake-v1:horizon=4"}])  # the goal is six steps away
 
 
 def test_exact_knows_graphs() -> None:

@@ -104,6 +104,12 @@ def test_several_starts_are_drawn_by_a_first_step() -> None:
         ("FrozenLake-v1:horizon=0", "horizon=20"),
         ("FrozenLake-v1:horizon", "is not understood"),
         ("CartPole-v1:horizon=5", "no table of its transitions"),
+        ("FrozenLake-v1:horizon=3:horizon=5", "says twice what horizon is"),
+        ("FrozenLake-v1:horizon=3:is_slippery=perhaps", "either true or false, not 'perhaps'"),
+        ("FrozenLake-v1:horizon=3:desc=[", "is no value"),
+        ("FrozenLake-v1:horizon=3:desc=[[]]", "gymnasium cannot make"),
+        ("FrozenLake-v1:horizon=100000", "1,000 is the most"),
+        ("CliffWalking-v1:horizon=900", "too large"),
     ],
 )
 def test_what_cannot_be_unrolled_is_refused(parameters: str, words: str) -> None:

@@ -50,7 +50,14 @@ def test_a_position_is_reached_from_as_many_parents_as_it_has_coordinates_above_
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
-    [("2", "hypergrid:DIMENSIONS,SIDE"), ("2,1", "at least 2"), ("30,30", "smaller"), ("2,x", "whole numbers")],
+    [
+        ("2", "hypergrid:DIMENSIONS,SIDE"),
+        ("2,1", "at least 2"),
+        ("20,2", "smaller"),
+        ("2,x", "whole numbers"),
+        ("1,4000000", "4,000,000 steps"),  # whose features would take terabytes
+        ("3,100", "too large for tables"),
+    ],
 )
 def test_a_grid_that_cannot_be_is_refused(parameters: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):

@@ -59,6 +59,10 @@ def test_other_columns_other_separators_and_marks_of_excel_do_not_matter(tmp_pat
     assert table.sha256 == read(tmp_path, GOOD).sha256
 
 
+def test_columns_that_do_not_count_may_share_a_name(tmp_path: Path) -> None:
+    assert read(tmp_path, "note,sequence,score,note\nx,AC,1,y\nx,GT,2,y\n").scores.tolist() == [[1.0], [2.0]]
+
+
 def test_several_score_columns_are_replicates(tmp_path: Path) -> None:
     table = read(tmp_path, "sequence,a,b,v\nAC,1,3,0.25\nGT,0,0,0\n", scores=("a", "b"), variance="v")
     task = table.task("own", "none", "")
@@ -93,6 +97,7 @@ BAD = {
     "header only": (b"sequence,score\n", "has no row below its header"),
     "one row": (b"sequence,score\nACG,1\n", "has one row only"),
     "no score column": (b"sequence,fit\nACG,1\nTTT,2\n", "has no column 'score', only sequence, fit; name yours"),
+    "a column twice": (b"sequence,score,score\nAC,1,5\nGT,2,6\n", "has several columns 'score'; rename all but one"),
     "duplicates": (b"sequence,score\nAC,1\nGT,2\nAC,3\n", "lists 1 sequences again, the first of them AC"),
     "mixed lengths": (b"sequence,score\nAC,1\nGTT,2\n", "has sequences of 2 to 3 letters.*give --variable-length"),
     "no sequence": (b"sequence,score\nAC,1\n,2\n", "has no sequence in line 3"),

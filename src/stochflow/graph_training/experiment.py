@@ -1,11 +1,12 @@
 """Builds a whole run on a graph from a config, as `stochflow.experiment` does for sequences."""
 
+import math
 from dataclasses import dataclass, replace
 
 import pandas as pd
 import torch
 
-from stochflow.config import ChannelConfig, Config, ConstraintConfig
+from stochflow.config import ChannelConfig, Config, ConstraintConfig, OracleConfig, TableConfig
 from stochflow.errors import ConfigError, DataError
 from stochflow.evaluation import Summary
 from stochflow.experiment import choose_device
@@ -29,6 +30,7 @@ from stochflow.seeding import Generators
 from stochflow.tasks.base import Reward
 
 METHODS = ("sgfn-kl", "sgfn-db", "sgfn-tb", "gfn-db", "gfn-tb", "random")
+_MAX_LOG_REWARD = 300 * math.log(10.0)
 _AWARE = ("sgfn-kl", "sgfn-db", "sgfn-tb", "random")
 
 
@@ -133,7 +135,10 @@ def check_graph_settings(config: Config, graph: Graph) -> None:
     """Refuse what only sequences have, and methods that are not made for graphs."""
     unfit = {
         "constraints": config.constraints != ConstraintConfig(),
-        "a table": config.table.file is not None,
+        "a table": config.table != TableConfig(),
+        "an oracle": config.oracle != OracleConfig(),
+        "variable length": config.lengths.variable,
+        "deletion and duplication": config.channel.deletion > 0 or config.channel.duplication > 0,
         "noise in the reward": config.reward_noise != "none",
         "a file of known sequences": config.evaluation.reference is not None,
         "a transformer": config.model.body != "kmer",
@@ -142,6 +147,7 @@ def check_graph_settings(config: Config, graph: Graph) -> None:
     for what, given in unfit.items():
         if given:
             raise ConfigError(f"{what} cannot be had with {config.task}, whose states are no sequences; leave it out")
+    _check_reward(config, float(graph.scores.max()))
     objective = config.objective
     possible = METHODS if graph.outcomes_are_intentions else _AWARE
     planned = (objective.kind, objective.scope, objective.values) == ("kl", "state", "planned")
@@ -155,6 +161,21 @@ def check_graph_settings(config: Config, graph: Graph) -> None:
         )
     if max(graph.num_actions, graph.num_outcomes) > MAX_TOKENS:
         raise ConfigError(f"{config.task} has a state with more than {MAX_TOKENS} outcomes; choose a smaller one")
+
+
+def _check_reward(config: Config, best_score: float) -> None:
+    """Refuse rewards that all end at the floor, or beyond what a number can hold."""
+    if not best_score > 0:
+        raise ConfigError(
+            f"all that {config.task} can make scores 0, so there is nothing to prefer; give it more steps (:horizon=20)"
+        )
+    reward = config.reward
+    log_power = reward.beta * math.log(best_score)
+    if not math.log(reward.floor) < log_power < _MAX_LOG_REWARD:
+        raise ConfigError(
+            f"the best score of {config.task}, {best_score:g}, gives a reward that is not above reward.floor "
+            f"({reward.floor:g}) or not below 1e300; lower reward.floor or reward.beta"
+        )
 
 
 def _objective(learner: GraphLearner) -> GraphObjective:

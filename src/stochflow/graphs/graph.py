@@ -11,6 +11,10 @@ from stochflow.errors import ConfigError
 
 # entries of the table states × intentions × outcomes: a gigabyte in float64 with its copies
 MAX_ENTRIES = 2**24
+# entries of the table nodes × features: a quarter of a gigabyte, and three times that while it is made
+MAX_FEATURES = 2**26
+# of an episode: every sweep and every batch goes through all depths one after the other
+MAX_STEPS = 1000
 
 
 @dataclass(frozen=True)
@@ -159,10 +163,27 @@ class Graph:
         return totals.clamp_min(torch.finfo(torch.float64).tiny).log()
 
 
-def check_size(name: str, num_states: int, num_actions: int, num_outcomes: int) -> None:
-    """Refuse a graph whose tables would not fit, before they are made."""
-    if num_states * num_actions * num_outcomes > MAX_ENTRIES:
-        raise ConfigError(
-            f"'{name}' has {num_states:,} states with {num_actions} intentions each, more than fits into tables of "
-            f"{MAX_ENTRIES:,} entries; choose a smaller one"
-        )
+@dataclass(frozen=True)
+class Extent:
+    """How large a graph is, known before its tables are made."""
+
+    num_states: int
+    num_nodes: int
+    num_actions: int
+    num_outcomes: int
+    num_features: int
+    num_steps: int
+
+    def check(self, name: str) -> None:
+        """Refuse a graph whose tables would not fit, or whose episodes would never end."""
+        if self.num_steps > MAX_STEPS:
+            raise ConfigError(
+                f"an episode of '{name}' may have {self.num_steps:,} steps, and {MAX_STEPS:,} is the most there may "
+                "be; choose a smaller one"
+            )
+        entries = self.num_states * self.num_actions * self.num_outcomes
+        if entries > MAX_ENTRIES or self.num_nodes * self.num_features > MAX_FEATURES:
+            raise ConfigError(
+                f"'{name}' is too large for tables of {MAX_ENTRIES:,} steps and {MAX_FEATURES:,} features; choose a "
+                "smaller one"
+            )

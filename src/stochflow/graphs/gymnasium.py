@@ -6,15 +6,18 @@ is when it ends or is cut off. The score of an object is its return above the sm
 never negative; R = max(score^β, floor).
 """
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from stochflow.config import parse_yaml
 from stochflow.errors import ConfigError
-from stochflow.graphs.graph import Graph, check_size
+from stochflow.graphs.graph import Extent, Graph
 from stochflow.optional import extra
 
 FORM = "gym:ENVIRONMENT[:horizon=STEPS][:option=value…]"
@@ -55,37 +58,53 @@ def gym_graph(parameters: str, slip: float) -> Graph:
         table, starts = _table(environment, parameters)
     finally:
         environment.close()
-    unrolled = Unrolled(table, horizon)
+    unrolled = Unrolled(f"gym:{parameters}", table, horizon)
     unrolled.unroll(starts)
-    return unrolled.graph(f"gym:{parameters}")
+    return unrolled.graph()
 
 
 def make_environment(parameters: str) -> tuple[Any, int]:
     """The environment of a name with its options, and its horizon: as given, or the limit of its registration."""
     gymnasium = extra("gymnasium", "gym")
     name, *assignments = parameters.split(":")
-    options: dict[str, Any] = dict(_option(text, parameters) for text in assignments)
+    options = _options(assignments, parameters)
     horizon = options.pop("horizon", None)
     try:
         environment = gymnasium.make(name, **options)
-    except (gymnasium.error.Error, TypeError, ValueError, KeyError) as error:
+    except Exception as error:  # whatever other people's code stumbles over
         reason = " ".join(str(error).split()).rstrip(".")
         raise ConfigError(f"gymnasium cannot make '{parameters}' ({reason}); write {FORM}") from None
+    _check_switches(environment, options, parameters)
     if horizon is None:
         horizon = None if environment.spec is None else environment.spec.max_episode_steps
     if not isinstance(horizon, int) or isinstance(horizon, bool) or horizon < 1:
         environment.close()
-        raise ConfigError(f"how many steps has an episode of '{name}'? Give it as in gym:{name}:horizon=20")
+        raise ConfigError(f"an episode of '{name}' needs a number of steps; give it as in gym:{name}:horizon=20")
     return environment, horizon
 
 
-def _option(text: str, parameters: str) -> tuple[str, Any]:
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise ConfigError(f"'{text}' in gym:{parameters} is not understood; write {FORM}")
-    if value.lower() in ("true", "false"):
-        return name, value.lower() == "true"
-    return name, int(value) if value.isdecimal() else value
+def _options(assignments: list[str], parameters: str) -> dict[str, Any]:
+    """Values by name, each read as YAML: true, 20, 0.5, 8x8."""
+    options: dict[str, Any] = {}
+    for text in assignments:
+        name, separator, value = text.partition("=")
+        if not separator or not name:
+            raise ConfigError(f"'{text}' in gym:{parameters} is not understood; write {FORM}")
+        if name in options:
+            raise ConfigError(f"gym:{parameters} says twice what {name} is; give it once")
+        try:
+            options[name] = parse_yaml(value)
+        except ValueError:
+            raise ConfigError(f"'{value}' in gym:{parameters} is no value; write {FORM}") from None
+    return options
+
+
+def _check_switches(environment: Any, options: dict[str, Any], parameters: str) -> None:
+    """Refuse words where the environment asks yes or no: Python takes any word for yes."""
+    known = inspect.signature(type(environment.unwrapped).__init__).parameters
+    for name, value in options.items():
+        if name in known and isinstance(known[name].default, bool) and not isinstance(value, bool):
+            raise ConfigError(f"{name} in gym:{parameters} is either true or false, not '{value}'; write one of them")
 
 
 def _table(environment: Any, parameters: str) -> tuple[dict[int, dict[int, Any]], list[tuple[int, float]]]:
@@ -105,27 +124,33 @@ def _table(environment: Any, parameters: str) -> tuple[dict[int, dict[int, Any]]
 class Unrolled:
     """Finds all states within the horizon, breadth first, so that numbers rise with depth."""
 
+    name: str
     table: dict[int, dict[int, Any]]
     horizon: int
     states: dict[State, int] = field(default_factory=dict)
     objects: dict[End, int] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
 
-    @property
+    @cached_property
     def num_actions(self) -> int:
         return max(len(actions) for actions in self.table.values())
+
+    @cached_property
+    def num_places(self) -> int:
+        return max(self.table) + 1
 
     def unroll(self, starts: list[tuple[int, float]]) -> None:
         """From the start, or from a root before it whose only intention draws one."""
         root = State(0, starts[0][0], 0.0) if len(starts) == 1 else State(-1, None, 0.0)
         self.states[root] = 0
+        self._check_size(1)
         waiting = [root]
         while waiting:
             found: list[State] = []
             for state in waiting:
                 row = self._starts(starts) if state.place is None else self._steps(state, state.place)
                 self.rows.append(row)
-                check_size("the environment", len(self.rows), self.num_actions, len(row))
+                self._check_size(len(row))
                 for child, _ in row:
                     if isinstance(child, End):
                         self.objects.setdefault(child, len(self.objects))
@@ -133,6 +158,12 @@ class Unrolled:
                         self.states[child] = len(self.states)
                         found.append(child)
             waiting = found
+
+    def _check_size(self, num_outcomes: int) -> None:
+        """Refuse what has grown too large, while it grows."""
+        num_states, num_features = len(self.states), self.num_places + self.horizon + 4
+        num_nodes = num_states + len(self.objects)
+        Extent(num_states, num_nodes, self.num_actions, num_outcomes, num_features, self.horizon + 1).check(self.name)
 
     def _starts(self, starts: list[tuple[int, float]]) -> Row:
         nothing = [0.0] * (self.num_actions - 1)
@@ -147,10 +178,10 @@ class Unrolled:
             row.append((End(next_place, total, ended) if last else State(state.time + 1, next_place, total), shares))
         return row
 
-    def graph(self, name: str) -> Graph:
+    def graph(self) -> Graph:
         """Everything found, as tensors."""
         num_states, num_outcomes = len(self.states), max(map(len, self.rows))
-        check_size(name, num_states, self.num_actions, num_outcomes)
+        self._check_size(num_outcomes)
         children = torch.full((num_states, num_outcomes), -1)
         dynamics = torch.zeros(num_states, self.num_actions, num_outcomes, dtype=torch.float64)
         for number, row in enumerate(self.rows):
@@ -161,7 +192,7 @@ class Unrolled:
         scores = returns - returns.min()
         best = float(scores.max())
         return Graph(
-            name=name,
+            name=self.name,
             description=f"A Gymnasium environment over {self.horizon} steps; score: return above the smallest.",
             noise=NOISE,
             actions=tuple(str(action) for action in range(self.num_actions)),
@@ -192,7 +223,7 @@ class Unrolled:
         columns = [torch.tensor(column) for column in zip(*nodes, strict=True)]
         places, times = columns[:2]
         totals = columns[2] / columns[2].abs().max().clamp_min(1e-9)
-        located = torch.nn.functional.one_hot(places, max(self.table) + 1)
+        located = torch.nn.functional.one_hot(places, self.num_places)
         timed = torch.nn.functional.one_hot(times, self.horizon + 2)
         return torch.cat([located, timed, totals.unsqueeze(-1), columns[3].unsqueeze(-1)], dim=-1).float()
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from stochflow.errors import ConfigError
-from stochflow.graphs.graph import Graph, check_size
+from stochflow.graphs.graph import Extent, Graph
 from stochflow.tasks.parameters import numbers_in
 
 FORM = "hypergrid:DIMENSIONS,SIDE"
@@ -36,8 +36,10 @@ def hypergrid(parameters: str, slip: float) -> Graph:
     name = f"hypergrid:{dimensions},{side}" if parameters else "hypergrid"
     if side < 2:
         raise ConfigError(f"'{name}' has nowhere to go; give it a side of at least 2")
-    # logarithms: a side to the power of many dimensions is no number to compute first
-    check_size(name, side ** min(dimensions, 64), dimensions + 1, dimensions + 1)
+    # 64 of them are too many for any side: the power of a million dimensions is no number to compute first
+    num_states = side ** min(dimensions, 64)
+    num_actions, num_features, num_steps = dimensions + 1, dimensions * side + 1, dimensions * (side - 1) + 1
+    Extent(num_states, 2 * num_states, num_actions, num_actions, num_features, num_steps).check(name)
     positions = _positions(dimensions, side)
     children, dynamics, kinds = _steps(positions, side, slip)
     depths = positions.sum(dim=-1)

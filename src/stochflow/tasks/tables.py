@@ -142,6 +142,10 @@ def _read(path: Path, columns: Columns) -> pd.DataFrame:
                 f"{path} has no column '{missing[0]}', only {_shown(header)}; "
                 "name yours with --sequence-column and --score-column"
             )
+        written = _csv(path, 1, header=None).iloc[0].tolist()  # as it stands there: pandas renames what comes twice
+        twice = [name for name in columns.names if written.count(name) > 1]
+        if twice:
+            raise DataError(f"{path} has several columns '{_plain(twice[0])}'; rename all but one of them")
         frame = _csv(path, MAX_ROWS + 1)[columns.names]
     except UnicodeDecodeError:
         raise DataError(f"{path} is not UTF-8 text; save the table as CSV in UTF-8") from None
@@ -158,7 +162,7 @@ def _read(path: Path, columns: Columns) -> pd.DataFrame:
     return frame
 
 
-def _csv(path: Path, num_rows: int) -> pd.DataFrame:
+def _csv(path: Path, num_rows: int, header: int | None = 0) -> pd.DataFrame:
     """The first rows as text; a line with more fields than the header is an error.
 
     Never decompressed: a file is as large as it looks.
@@ -170,6 +174,7 @@ def _csv(path: Path, num_rows: int) -> pd.DataFrame:
             path,
             sep="\t" if path.suffix.lower() in (".tsv", ".tab") else ",",
             nrows=num_rows,
+            header=header,
             index_col=False,
             dtype=str,
             keep_default_na=False,
