@@ -125,7 +125,7 @@ class StochflowForecaster:
         return self
 
     def update(self, df: pd.DataFrame) -> "StochflowForecaster":
-        """Take over newer data: anchors are fitted anew, the network stays as it was learned."""
+        """Take over newer data: anchors are fitted anew, the network and the calibration stay as they were learned."""
         state = self._fitted()
         panel = state.encoder.panel(df)
         if not panel.series:
