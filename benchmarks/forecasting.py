@@ -5,7 +5,7 @@ python -m benchmarks.forecasting --group seven
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,10 @@ class Stochflow:
         self.case = past
         self.forecaster = StochflowForecaster(past.freq, past.horizon, seed=self.seed, **self.settings)
         self.forecaster.fit(self._frame(past.y))
-        network, gain = self.forecaster.network, self.forecaster.gain
-        print(f"{past.name}: network {network}, gain {gain:.3f}, trust {self.forecaster.trust:.2f}", file=sys.stderr)
+        network, gain, trust = self.forecaster.network, self.forecaster.gain, self.forecaster.trust
+        (stretch,) = self.forecaster.stretch.values()
+        chosen = f"network {network}, gain {gain:.3f}, trust {trust:.2f}, stretch {stretch:.2f}"
+        print(f"{past.name}: {chosen}", file=sys.stderr)
 
     def quantiles(self, y: Array, rhythm: Rhythm, horizon: int, levels: Array, observed: NDArray[np.bool_]) -> Array:
         frame = self.forecaster.update(self._frame(np.where(observed, y, np.nan))).predict(horizon, quantiles=levels)
@@ -63,6 +65,8 @@ METHODS: dict[str, Callable[[int], Baseline]] = {
     "SeasonalNaive": lambda seed: StatsForecast("SeasonalNaive"),
     "Stochflow": Stochflow,
     "Stochflow-anchor": lambda seed: Stochflow(seed, network="none"),
+    # with the spread that they have of themselves
+    "Stochflow-anchor-raw": lambda seed: Stochflow(seed, network="none", calibration_origins=0),
     "Stochflow-mlp": lambda seed: Stochflow(seed, network="mlp"),
     "Stochflow-transformer": lambda seed: Stochflow(seed, network="transformer"),
     # other objectives for the same network
@@ -95,17 +99,14 @@ def places(case: Case, group: str, which: str) -> list[int]:
     return block(case, which, 40, 85) if group == "hourly" else block(case, which)
 
 
-def run(group: str, which: str, methods: list[str], seed: int, only: list[str] | None = None) -> pd.DataFrame:
-    """Scores of every series, method and origin, one row each."""
+def run(group: str, which: str, methods: list[str], seed: int, only: list[str] | None = None) -> Iterator[pd.DataFrame]:
+    """Scores of one series after the other: a row per method and origin."""
     for name in methods:
         if name not in METHODS:
             raise ConfigError(f"unknown method '{name}'; choose from: {', '.join(METHODS)}")
     cases = [case for case in cases_of(group) if only is None or case.name in only]
-    frames = [
-        backtest(case, {name: METHODS[name](seed) for name in methods}, places(case, group, which))
-        for case in track(cases, description=f"{group}, {which} block", console=Console(stderr=True))
-    ]
-    return pd.concat(frames, ignore_index=True)
+    for case in track(cases, description=f"{group}, {which} block", console=Console(stderr=True)):
+        yield backtest(case, {name: METHODS[name](seed) for name in methods}, places(case, group, which))
 
 
 def table_of(result: pd.DataFrame, title: str) -> Table:
@@ -140,13 +141,15 @@ def main() -> None:
     methods = list(dict.fromkeys([REFERENCE, *(given.methods or DEFAULT_METHODS[given.group])]))
     suffix = "" if given.block == "final" else "_earlier"
     out = given.out or RESULTS / f"forecasting_{given.group}{suffix}.csv"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    frame = pd.DataFrame()
     try:
-        frame = run(given.group, given.block, methods, given.seed, given.series)
+        for scores in run(given.group, given.block, methods, given.seed, given.series):
+            frame = pd.concat([frame, scores], ignore_index=True)
+            frame.to_csv(out, index=False)  # what is done stays, whatever happens later
     except StochflowError as error:
         Console(stderr=True, highlight=False).print(str(error), markup=False)
         raise SystemExit(error.exit_code) from None
-    out.parent.mkdir(parents=True, exist_ok=True)
-    frame.to_csv(out, index=False)
     result = summary(frame, REFERENCE)
     title = f"CRPS relative to {REFERENCE}: {given.group}, {given.block} block, seed {given.seed}"
     # as wide as it needs: a cut number is worth less than a long line

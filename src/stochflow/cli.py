@@ -479,9 +479,11 @@ def forecast(
     if save is not None:
         forecaster.save(save)
     guided = f"{forecaster.network} network on {forecaster.trust:.0%} of the paths"
+    factors = sorted({f"{factor:.2f}" for factor in forecaster.stretch.values()}, key=float)
+    spread = f"; spread × {' to '.join(dict.fromkeys([factors[0], factors[-1]]))}" if factors != ["1.00"] else ""
     console.print(
         f"{forecasts[id_column].nunique()} series, {horizon} steps ahead; "
-        f"{'anchors alone' if forecaster.network == 'none' else guided}.",
+        f"{'anchors alone' if forecaster.network == 'none' else guided}{spread}.",
         highlight=False,
     )
     for path in [out, request.page] if plot else [out]:

@@ -46,6 +46,29 @@ def test_the_columns_are_ids_times_median_intervals_and_quantiles() -> None:
     assert len(fitted.predict()) == 6
 
 
+def test_paths_are_stretched_around_their_median_by_the_factor_of_their_series(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    frame = pd.concat([monthly(), monthly(uid="b")], ignore_index=True)
+    asked = {"num_samples": 201}  # odd: the median is one of them
+    before = forecaster(calibration_origins=0).fit(frame)
+    assert before.stretch == {"a": 1.0, "b": 1.0}
+    monkeypatch.setattr("stochflow.forecasting.forecaster.stretches", lambda *_: {"b": 1.5})
+    after = forecaster().fit(frame)
+    assert after.stretch == {"a": 1.0, "b": 1.5}
+    plain, wide = before.predict(3, **asked), after.predict(3, **asked)
+    for uid, factor in after.stretch.items():
+        old, new = (table[table["unique_id"] == uid]["stochflow"].to_numpy().reshape(201, 3) for table in (plain, wide))
+        middle = np.median(old, axis=0)
+        np.testing.assert_allclose(np.median(new, axis=0), middle)
+        above = old > middle
+        np.testing.assert_allclose((new - middle)[above], factor * (old - middle)[above])
+        assert (new > 0).all()
+    # kept when newer data come, none for a series that was never judged
+    newer = pd.concat([monthly(uid="b"), monthly(uid="c")], ignore_index=True)
+    assert after.update(newer).stretch == {"b": 1.5, "c": 1.0}
+
+
 @pytest.mark.parametrize("network", ["none", "mlp"])
 def test_quantiles_never_cross(network: str) -> None:
     fitted = small_network(network).fit(monthly())
@@ -207,13 +230,17 @@ def test_seeds_reproduce_and_differ() -> None:
 
 def test_progress_is_reported() -> None:
     seen: list[tuple[str, int, float]] = []
-    small_network("auto").fit(monthly(), report=lambda *args: seen.append(args))
+    small_network("auto", context_min_values=MONTHS).fit(monthly(), report=lambda *args: seen.append(args))
     assert [(name, step) for name, step, _ in seen] == [
         ("mlp", 10),
         ("mlp", 20),
         ("transformer", 10),
         ("transformer", 20),
     ]
+    # too little data for a context
+    seen.clear()
+    small_network("auto", context_min_values=MONTHS + 1).fit(monthly(), report=lambda *args: seen.append(args))
+    assert {name for name, _, _ in seen} == {"mlp"}
 
 
 def test_newer_data_move_the_forecast_but_not_the_network() -> None:

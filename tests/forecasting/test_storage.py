@@ -47,6 +47,9 @@ def test_what_is_loaded_predicts_the_same(network: str, tmp_path: Path) -> None:
     before, after = (each.predict(6, level=[80], future_df=future) for each in (forecaster, loaded))
     pd.testing.assert_frame_equal(before, after, check_exact=True)
     assert (loaded.network, loaded.gain, loaded.trust) == (forecaster.network, forecaster.gain, forecaster.trust)
+    assert loaded.stretch == forecaster.stretch
+    assert forecaster.stretch.keys() == {"a", "b"}
+    assert all(factor != 1 for factor in forecaster.stretch.values())
     assert (loaded.horizon, loaded.season_length, loaded.config) == (4, 7, forecaster.config)
     # and it can be saved again, updated and fitted anew
     loaded.save(tmp_path / "again")
@@ -124,7 +127,7 @@ def test_a_manifest_that_is_none_is_refused(
 
 def test_another_format_is_named(tmp_path: Path, stored: tuple[bytes, dict[str, Any]]) -> None:
     write(tmp_path, stored[0], stored[1] | {"format": 99})
-    with pytest.raises(DataError, match="has format 99, this version reads 1"):
+    with pytest.raises(DataError, match="has format 99, this version reads 2"):
         StochflowForecaster.load(tmp_path)
 
 

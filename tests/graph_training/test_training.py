@@ -102,6 +102,9 @@ def test_a_run_on_a_graph_has_the_files_of_every_run(tmp_path: Path) -> None:
     written = pd.read_csv(run.path / "samples.csv")
     pd.testing.assert_frame_equal(run.sample(), written, check_exact=False, atol=1e-12)
     assert run.sample(500, unique=True)["object"].is_unique
+    page = stochflow.report(run.path).read_text(encoding="utf-8")
+    assert "a state of a graph has several ways into it" in page
+    assert "Sequence logo" not in page
 
 
 def test_a_resumed_run_ends_as_one_that_was_never_disturbed(tmp_path: Path) -> None:

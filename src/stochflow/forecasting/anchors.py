@@ -61,6 +61,7 @@ class Anchors:
         offset: what is subtracted from y first, 0 unless its least value lies slightly below zero.
         unit: a power of two by which y is divided then, 1 unless the values are huge or tiny.
         low, high: (y − offset)/unit that no forecast leaves: the range of the data, wider by 100 of it on both sides.
+        floor: y below which nothing lies, the offset; −∞ if values can be negative.
         transform: name of f per member, [K].
         centre, spread: μ and s of z, [K].
         ceiling: a bound on the z that an exponential may reach, [K].
@@ -81,6 +82,7 @@ class Anchors:
     unit: float
     low: float
     high: float
+    floor: float
     transform: NDArray[np.str_]
     centre: Array
     spread: Array
@@ -198,8 +200,9 @@ def fit_anchors(
         members.append(plain.member(grid.plain_penalty, _plainest(filters)))
         weight = np.append(weight * (1 - grid.plain_share), grid.plain_share)
     columns = {name: np.stack([member[name] for member in members]) for name in members[0]}
+    floor = offset if low >= 0 else -np.inf
     low, high = low - margin, high + margin
-    return Anchors(rhythm=rhythm, offset=offset, unit=unit, low=low, high=high, weight=weight, **columns)
+    return Anchors(rhythm=rhythm, offset=offset, unit=unit, low=low, high=high, floor=floor, weight=weight, **columns)
 
 
 class _Design:

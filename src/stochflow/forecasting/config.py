@@ -47,6 +47,12 @@ class ForecastConfig(Settings):
     stride: int = Field(1, ge=1, description="Steps between two states of a series that the network learns from.")
     validation_origins: int = Field(32, ge=1, description="Origins on which training is judged.")
     validation_paths: int = Field(64, ge=2, description="Paths per origin for that.")
+    calibration_origins: int = Field(
+        128, ge=0, description="Held-out origins per series on which the spread of the paths is judged; 0 leaves it."
+    )
+    context_min_values: int = Field(
+        2000, ge=0, description="Observed values, of all series together, from which auto tries the transformer."
+    )
     context_length: int = Field(64, ge=2, le=2**14, description="Steps of the past that the context encoder reads.")
     context_width: int = Field(32, ge=4, description="Width of the context encoder; a multiple of 4.")
     context_layers: int = Field(2, ge=1, description="Attention blocks of the context encoder.")

@@ -10,10 +10,12 @@ import pandas as pd
 import torch
 
 from stochflow.errors import ConfigError, DataError
+from stochflow.forecasting.calibration import stretched
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.frame import Columns, Encoder, Panel, check_horizon
 from stochflow.forecasting.paths import sample_paths, starts
 from stochflow.forecasting.series import Array, Series
+from stochflow.forecasting.spread import stretches
 from stochflow.forecasting.storage import SETTINGS, read_forecaster, write_forecaster
 from stochflow.forecasting.training import (
     Report,
@@ -95,6 +97,12 @@ class StochflowForecaster:
         return self._fitted().trained.trust
 
     @property
+    def stretch(self) -> dict[str, float]:
+        """Factor by which the paths of every series are stretched around their median, by id; 1 leaves them."""
+        state = self._fitted()
+        return {series.uid: state.trained.stretch.get(series.uid, 1.0) for series in state.panel.series}
+
+    @property
     def history(self) -> pd.DataFrame:
         """What was learned from: ids, times and values, missing ones left out."""
         panel, names = self._fitted().panel, self.columns
@@ -112,13 +120,12 @@ class StochflowForecaster:
         panel = encoder.panel(df)
         if not panel.series:
             raise DataError(f"no series can be used; {next(iter(panel.problems.values()))}")
-        categories = tuple(encoder.num_categories)
-        trained = train_network(panel.series, encoder.rhythm, self.horizon, self.config, categories, report)
+        trained = self._learned(panel.series, encoder, self.horizon, report)
         self._state = _State(encoder, panel, trained, fit_world(panel.series, encoder.rhythm, self.config))
         return self
 
     def update(self, df: pd.DataFrame) -> "StochflowForecaster":
-        """Take over newer data: anchors are fitted anew, the network stays as it was learned."""
+        """Take over newer data: anchors are fitted anew, the network and the calibration stay as they were learned."""
         state = self._fitted()
         panel = state.encoder.panel(df)
         if not panel.series:
@@ -194,8 +201,7 @@ class StochflowForecaster:
         for window in range(n_windows):
             cut = [truncated(series, len(series) - num_held + window * step, horizon) for series in long]
             if trained is None or refit:
-                known, categories = [_history(series) for series in cut], tuple(encoder.num_categories)
-                trained = train_network(known, encoder.rhythm, horizon, self.config, categories)
+                trained = self._learned([_history(series) for series in cut], encoder, horizon, silent)
             state = _State(encoder, panel, trained, fit_world(cut, encoder.rhythm, self.config))
             paths = self._paths(cut, state, horizon, self.config.num_paths)
             for series, whole, drawn in zip(cut, long, paths, strict=True):
@@ -227,6 +233,12 @@ class StochflowForecaster:
         if self._state is None:
             raise ConfigError("the forecaster has not been fitted; call fit first")
         return self._state
+
+    def _learned(self, panel: list[Series], encoder: Encoder, horizon: int, report: Report) -> Trained:
+        """The network, and the spread that held-out origins ask for."""
+        categories = tuple(encoder.num_categories)
+        trained = train_network(panel, encoder.rhythm, horizon, self.config, categories, report)
+        return replace(trained, stretch=stretches(trained, panel, encoder.rhythm, horizon, self.config))
 
     def _known_before(self, df: pd.DataFrame, num_held: int) -> tuple[Encoder, Panel]:
         """What the table without its last `num_held` rows teaches, and the whole series that are long without them."""
@@ -264,7 +276,8 @@ class StochflowForecaster:
                 )
                 parts.append(part.numpy())
                 left -= size
-            drawn.append(np.concatenate(parts))
+            factor = state.trained.stretch.get(series.uid, 1.0)
+            drawn.append(stretched(np.concatenate(parts), factor, anchors.floor))
         return drawn
 
 

@@ -20,10 +20,12 @@ from stochflow.forecasting.frame import Encoder, Panel, check_horizon
 from stochflow.forecasting.series import Series
 from stochflow.forecasting.training import Trained, new_network
 
-FORMAT = 1
+FORMAT = 2
 TENSORS, MANIFEST = "forecaster.safetensors", "forecaster.json"
 # what a forecaster is built with beside its config
 SETTINGS = ("freq", "horizon", "season_length")
+# what validation said of the network
+_NUMBERS = ("gain", "error", "evidence", "steps")
 _ARRAYS = ("y", "observed", "outside", "past", "positions", "static")
 
 
@@ -43,7 +45,7 @@ def write_forecaster(
         if trained.network is not None:
             tensors |= {f"network.{name}": tensor for name, tensor in trained.network.state_dict().items()}
         data = tensors_to_bytes({name: tensor.contiguous().clone() for name, tensor in tensors.items()})
-        network = {name: getattr(trained, name) for name in ("name", "gain", "error", "evidence", "steps", "history")}
+        network = {name: getattr(trained, name) for name in ("name", *_NUMBERS, "history", "stretch")}
         manifest = {
             "format": FORMAT,
             "sha256": hashlib.sha256(data).hexdigest(),
@@ -112,5 +114,6 @@ def _network(stored: dict[str, Any], tensors: dict[str, Tensor], config: Forecas
         )
         network.load_state_dict(weights)
     history = [(int(step), float(gain)) for step, gain in stored["history"]]
-    numbers = {name: stored[name] for name in ("gain", "error", "evidence", "steps")}
-    return Trained(network, stored["name"], history=history, **numbers)
+    stretch = {str(uid): float(factor) for uid, factor in stored["stretch"].items()}
+    numbers = {name: stored[name] for name in _NUMBERS}
+    return Trained(network, stored["name"], history=history, stretch=stretch, **numbers)

@@ -192,7 +192,8 @@ class Trained:
     """A network and what its validation said: the share of CRPS that it saves, with error, and after how many updates.
 
     `trust` is the probability, as far as the held-out origins tell, that the network is better than the bare anchor,
-    discounted when there were few of them: `evidence` counts the horizons that they span.
+    discounted when there were few of them: `evidence` counts the horizons that they span. `stretch` holds, by id of
+    every series that was judged, the factor by which its paths are stretched around their median.
     """
 
     network: ForecastNetwork | None
@@ -202,6 +203,7 @@ class Trained:
     evidence: float = 0.0
     steps: int = 0
     history: list[tuple[int, float]] = field(default_factory=list)
+    stretch: dict[str, float] = field(default_factory=dict)
 
     @property
     def trust(self) -> float:
@@ -242,10 +244,17 @@ def train_network(
     world = fit_world(panel, rhythm, config, ends)
     validation = Validation(panel, world, origins, horizon, config)
     rows = training_rows(panel, world, ends, config.train_members, config.stride)
-    candidates = ["mlp", "transformer"] if config.network == "auto" else [config.network]
-    results = [_train(name, rows, validation, categories, config, report) for name in candidates]
+    results = [_train(name, rows, validation, categories, config, report) for name in candidates(panel, config)]
     best = max(results, key=lambda trained: trained.gain)
     return best if best.gain > config.min_gain else nothing
+
+
+def candidates(panel: list[Series], config: ForecastConfig) -> list[str]:
+    """Networks to be tried: a context is slow to learn, and little data do not fill it."""
+    if config.network != "auto":
+        return [config.network]
+    large = sum(series.observed.sum() for series in panel) >= config.context_min_values
+    return ["mlp", "transformer"] if large else ["mlp"]
 
 
 class Validation:

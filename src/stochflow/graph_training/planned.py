@@ -17,6 +17,13 @@ _MAX_ROWS = 2**13  # states in one update
 _PLAN_TOLERANCE = 1e-4
 _PLAN_SWEEPS = 64
 _MIN_VISITS = 1e-12
+# KL(M_θ‖T) has no slope left once an intention has been given up; the plan's own policy brings it back
+_IMITATION = 0.1
+
+
+def policy_kl(log_planned: Tensor, log_policy: Tensor) -> Tensor:
+    """KL(π*‖π_θ), which has a slope wherever π_θ is too small; [rows, A] each → [rows]."""
+    return (log_planned.exp() * (log_planned - log_policy)).sum(dim=-1)
 
 
 class PlannedGraphKL(GraphObjective):
@@ -67,9 +74,8 @@ class PlannedGraphKL(GraphObjective):
         states, weights = draw_states(visits / visits.sum(), _MAX_ROWS, learner.generators["replay"])
         on_device = states.to(device)
         hidden = network.hidden(on_device)
-        log_marginals = log_marginal(
-            network.log_policy(hidden, on_device), safe_log(self._believed[states]).float().to(device)
-        )
+        log_policy = network.log_policy(hidden, on_device)
+        log_marginals = log_marginal(log_policy, safe_log(self._believed[states]).float().to(device))
         weights = weights.float().to(device)
         log_targets = self._log_targets(states).float().to(device)
         divergence = (weights * state_kl(log_marginals, log_targets, torch.zeros_like(weights))).sum()
@@ -77,9 +83,13 @@ class PlannedGraphKL(GraphObjective):
         values = (plan.advances[states] + safe_log(visits[states])).float().to(device)
         flow_loss = (weights * (network.log_flow(hidden, on_device) - values).square()).sum() + self._object_loss(step)
         backward_loss = self._backward_loss()
+        imitation_loss = (weights * policy_kl(plan.log_policy[states].float().to(device), log_policy)).sum()
         return {
-            "loss": divergence + learner.config.objective.flow_weight * (flow_loss + backward_loss),
+            "loss": divergence
+            + _IMITATION * imitation_loss
+            + learner.config.objective.flow_weight * (flow_loss + backward_loss),
             "kl_loss": divergence,
+            "imitation_loss": imitation_loss,
             "flow_loss": flow_loss,
             "backward_loss": backward_loss,
         }

@@ -1,0 +1,52 @@
+"""The spread of a fitted forecaster, judged on origins that its anchors have not seen, series by series."""
+
+import numpy as np
+import torch
+
+from stochflow.forecasting.calibration import asked_stretch
+from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.paths import sample_paths, starts
+from stochflow.forecasting.rhythm import Rhythm
+from stochflow.forecasting.series import Series
+from stochflow.forecasting.training import Trained, World, context_windows, fit_world, hold_out, thoughts
+
+
+def stretches(
+    trained: Trained, panel: list[Series], rhythm: Rhythm, horizon: int, config: ForecastConfig
+) -> dict[str, float]:
+    """Factor by which the paths of each series should be stretched, by id, where there are origins to judge by."""
+    ends, origins = hold_out(panel, horizon, config.calibration_origins)
+    if not any(origins):
+        return {}
+    return judged(trained, panel, fit_world(panel, rhythm, config, ends), origins, horizon, config)
+
+
+def judged(
+    trained: Trained,
+    panel: list[Series],
+    world: World,
+    origins: list[list[int]],
+    horizon: int,
+    config: ForecastConfig,
+) -> dict[str, float]:
+    """Those factors, for a world that ends before the origins and a network that guides as many paths as ever."""
+    network, factors = trained.network, {}
+    reads = network is not None and network.context is not None
+    windows = context_windows(panel, world, config.context_length) if reads else None
+    for index, (series, anchors, places) in enumerate(zip(panel, world.anchors, origins, strict=True)):
+        if not places:
+            continue
+        contexts, when = None, torch.tensor(places)
+        if network is not None:
+            contexts = thoughts(network, panel, windows, torch.full_like(when, index), when)
+        start = starts(series, anchors, places, horizon, config.validation_paths)
+        generator = torch.Generator().manual_seed(config.seed)
+        drawn = sample_paths(
+            start, world.rhythm, network, world.kernel, world.bins, generator, contexts, trained.trust
+        ).view(len(places), config.validation_paths, horizon)
+        ahead = np.array(places)[:, None] + np.arange(horizon)
+        truth = np.where(series.observed[ahead], series.y[ahead], np.nan)
+        # origins closer than a horizon share values
+        evidence = (places[-1] - places[0]) / horizon + 1
+        factors[series.uid] = asked_stretch(drawn.numpy(), truth, anchors.floor, evidence)
+    return factors

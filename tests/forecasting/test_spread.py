@@ -1,0 +1,51 @@
+"""The spread that held-out origins ask for: each series by itself, as far as there is evidence."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.rhythm import Rhythm
+from stochflow.forecasting.series import Series
+from stochflow.forecasting.spread import judged, stretches
+from stochflow.forecasting.training import Trained, World, fit_world
+
+
+def series_of(y: np.ndarray, uid: str = "a") -> Series:
+    num = len(y)
+    empty = np.zeros((num, 0))
+    return Series(uid, y, np.ones(num, dtype=bool), empty, empty, np.arange(num, dtype=float))
+
+
+def settings(**changed: Any) -> ForecastConfig:
+    return ForecastConfig(network="none", num_bins=65, validation_paths=32, **changed)
+
+
+def quieter(world: World, share: float) -> World:
+    """The same world whose anchors think that they err less."""
+    anchors = [replace(one, noise_scale=share * one.noise_scale) for one in world.anchors]
+    return replace(world, anchors=anchors)
+
+
+def test_anchors_that_are_too_sure_of_themselves_are_corrected_series_by_series() -> None:
+    rng = np.random.default_rng(3)
+    panel = [series_of(50 + rng.normal(size=600), "long"), series_of(50 + rng.normal(size=60), "short")]
+    config = settings()
+    world = fit_world(panel, Rhythm(1), config, [400, 45])
+    origins = [list(range(400, 597, 3)), list(range(45, 58, 3))]
+    honest, sure = (
+        judged(Trained(None, "none"), panel, each, origins, 2, config) for each in (world, quieter(world, 0.5))
+    )
+    assert honest["long"] == pytest.approx(1.0, abs=0.12)
+    assert sure["long"] / honest["long"] == pytest.approx(2.0, rel=0.2)
+    assert sure["short"] == pytest.approx(1.0, abs=0.05)
+    assert judged(Trained(None, "none"), panel, world, [origins[0], []], 2, config).keys() == {"long"}
+
+
+def test_every_series_with_held_out_origins_gets_a_factor_unless_it_is_not_wanted() -> None:
+    panel = [series_of(np.random.default_rng(0).normal(size=120)), series_of(np.arange(20.0), "brief")]
+    nothing = Trained(None, "none")
+    assert stretches(nothing, panel, Rhythm(1), 4, settings(calibration_origins=16)).keys() == {"a"}
+    assert stretches(nothing, panel, Rhythm(1), 4, settings(calibration_origins=0)) == {}
