@@ -8,7 +8,7 @@ import torch
 from stochflow.errors import ConfigError
 from stochflow.graphs.exact import attainable_optimum, expected_values, terminal_log_probs
 from stochflow.graphs.graph import Graph
-from stochflow.graphs.gymnasium import gym_graph
+from stochflow.graphs.gymnasium import Unrolled, gym_graph
 from stochflow.logmath import masked_log_softmax
 
 LAKE = "FrozenLake-v1:horizon=8"
@@ -108,13 +108,22 @@ def test_several_starts_are_drawn_by_a_first_step() -> None:
         ("FrozenLake-v1:horizon=3:is_slippery=perhaps", "either true or false, not 'perhaps'"),
         ("FrozenLake-v1:horizon=3:desc=[", "is no value"),
         ("FrozenLake-v1:horizon=3:desc=[[]]", "gymnasium cannot make"),
-        ("FrozenLake-v1:horizon=100000", "1,000 is the most"),
-        ("CliffWalking-v1:horizon=900", "too large"),
+        ("FrozenLake-v1:horizon=1001", "may have 1,001 steps, and 1,000 is the most"),
     ],
 )
 def test_what_cannot_be_unrolled_is_refused(parameters: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         gym_graph(parameters, 0.0)
+
+
+@pytest.mark.parametrize("limit", ["MAX_ENTRIES", "MAX_FEATURES"])
+def test_an_environment_that_grows_too_large_is_refused_while_it_grows(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"stochflow.graphs.graph.{limit}", 1000)
+    monkeypatch.setattr(Unrolled, "graph", lambda self: pytest.fail("it was unrolled to the end"))
+    with pytest.raises(ConfigError, match=r"'gym:FrozenLake-v1:horizon=30' is too large for tables"):
+        gym_graph("FrozenLake-v1:horizon=30", 0.0)
 
 
 def test_noise_of_our_own_is_refused() -> None:

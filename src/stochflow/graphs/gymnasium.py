@@ -163,7 +163,7 @@ class Unrolled:
         """Refuse what has grown too large, while it grows."""
         num_states, num_features = len(self.states), self.num_places + self.horizon + 4
         num_nodes = num_states + len(self.objects)
-        Extent(num_states, num_nodes, self.num_actions, num_outcomes, num_features, self.horizon + 1).check(self.name)
+        Extent(num_states, num_nodes, self.num_actions, num_outcomes, num_features, self.horizon).check(self.name)
 
     def _starts(self, starts: list[tuple[int, float]]) -> Row:
         nothing = [0.0] * (self.num_actions - 1)
