@@ -1,6 +1,7 @@
 """Where expected balance leads: total variation of trained policies to R/Z and to EDB's exact solution (TFBind8).
 
-python -m benchmarks.fixed_points
+python -m benchmarks.fixed_points                     # an hour on two cores
+python -m benchmarks.fixed_points --trajectories 8000
 """
 
 import argparse
@@ -54,17 +55,18 @@ def run_case(case: Case) -> dict[str, Any]:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__)
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--methods", nargs="+", default=["edb", "sgfn-db"])
     options.add_argument("--noise", nargs="+", type=float, default=[0.25, 0.5])
-    options.add_argument("--trajectories", type=int, default=48_000)
+    options.add_argument("--trajectories", nargs="+", type=int, default=[48_000, 256_000])
     options.add_argument("--seeds", type=int, default=1)
     options.add_argument("--jobs", type=int, default=2)
     given = options.parse_args()
     cases = [
-        Case(method, noise, given.trajectories, seed)
+        Case(method, noise, trajectories, seed)
         for method in given.methods
         for noise in given.noise
+        for trajectories in given.trajectories
         for seed in range(given.seeds)
     ]
     rows = []
