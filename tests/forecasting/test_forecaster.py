@@ -58,9 +58,7 @@ def test_paths_are_stretched_around_their_median_by_the_factor_of_their_series(
     assert after.stretch == {"a": 1.0, "b": 1.5}
     plain, wide = before.predict(3, **asked), after.predict(3, **asked)
     for uid, factor in after.stretch.items():
-        old, new = (
-            table[table["unique_id"] == uid]["stochflow"].to_numpy().reshape(201, 3) for table in (plain, wide)
-        )
+        old, new = (table[table["unique_id"] == uid]["stochflow"].to_numpy().reshape(201, 3) for table in (plain, wide))
         middle = np.median(old, axis=0)
         np.testing.assert_allclose(np.median(new, axis=0), middle)
         above = old > middle
