@@ -277,21 +277,14 @@ def summarise(experiment: Experiment, channel: Channel | None = None, pay: bool 
     exact = {"mean_score": _mean_of_known(sampled)} if truth is None else truth.optimum() | truth.judge(policy)
     unknown = dict.fromkeys(("kl", "min_kl", "regret", "tv", "min_tv", "attainable_score", "log_z_true"))
     summary = Summary(
-        **unknown
+        **trainer.standing
+        | unknown
         | exact
         | design_metrics(sampled, task, config.evaluation, experiment.reference)
         | dynamics_metrics(policy, trainer.learner.dynamics, channel, sampled.walk),
         task=task.name,
-        method=config.method,
         noise=channel.noise,
-        beta=config.reward.beta,
-        seed=config.seed,
-        steps=trainer.step,
-        trajectories=trainer.trajectories,
-        oracle_calls=trainer.calls,
         log_z=trainer.objective.log_z(),
-        seconds=round(trainer.seconds, 3),
-        status="finished" if trainer.finished else "interrupted",
         reward_noise=config.reward_noise,
         reward_mean=trainer.objective.reward_mean if task.noisy else None,
     )

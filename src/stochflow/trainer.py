@@ -164,6 +164,20 @@ class Loop(ABC):
     def finished(self) -> bool:
         return self.progress >= 1.0
 
+    @property
+    def standing(self) -> dict[str, Any]:
+        """What a summary says of a run of any kind: who trained, for how long, and whether to the end."""
+        return {
+            "method": self._config.method,
+            "beta": self._config.reward.beta,
+            "seed": self._config.seed,
+            "steps": self.step,
+            "trajectories": self.trajectories,
+            "oracle_calls": self.calls,
+            "seconds": round(self.seconds, 3),
+            "status": "finished" if self.finished else "interrupted",
+        }
+
     def train_step(self) -> Record:
         """Sample a batch, learn from it, and say what happened."""
         started = time.perf_counter()

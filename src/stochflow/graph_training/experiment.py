@@ -70,21 +70,14 @@ class GraphExperiment:
         generator = Generators(config.seed)["evaluation"]
         sampled = draw_objects(graph, log_policy, config.evaluation.num_samples, generator)
         summary = Summary(
-            **self.truth.optimum()
+            **trainer.standing
+            | self.truth.optimum()
             | self.truth.judge(log_policy)
             | object_metrics(sampled, graph, config.evaluation.mode_threshold)
             | graph_dynamics_metrics(graph, log_policy, trainer.learner.dynamics),
             task=graph.name,
-            method=config.method,
             noise=graph.noise,
-            beta=config.reward.beta,
-            seed=config.seed,
-            steps=trainer.step,
-            trajectories=trainer.trajectories,
-            oracle_calls=trainer.calls,
             log_z=trainer.objective.log_z(),
-            seconds=round(trainer.seconds, 3),
-            status="finished" if trainer.finished else "interrupted",
         )
         return summary, objects_frame(sampled, graph, self.truth.reward)
 
