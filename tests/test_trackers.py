@@ -101,6 +101,23 @@ def wandb_history(folder: Path) -> dict[int, dict[str, float]]:
     return found
 
 
+def wandb_runs(directory: Path, resumed_from: int) -> dict[int | None, tuple[str, list[int]]]:
+    """Identity and steps of every run by the step it was resumed from, once the steps of the resumed one are there.
+
+    A run that was cut may not have come to write down even that it began.
+    """
+    runs: dict[int | None, tuple[str, list[int]]] = {}
+    deadline = time.monotonic() + 30.0
+    while not runs.get(resumed_from, ("", []))[1] and time.monotonic() < deadline:
+        for folder in directory.glob("offline-run-*"):
+            for record in wandb_records(folder):
+                if record.WhichOneof("record_type") == "run":
+                    config = {item.key: json.loads(item.value_json) for item in record.run.config.update}
+                    runs[config["resumed_from_step"]] = (record.run.run_id, list(_wandb_history(folder)))
+        time.sleep(0.2)
+    return runs
+
+
 def _wandb_history(folder: Path) -> dict[int, dict[str, float]]:
     found = {}
     for record in wandb_records(folder):
@@ -173,11 +190,7 @@ def test_wandb_repeats_steps_of_a_resumed_run_under_the_same_id_and_says_so(
     monkeypatch.setenv("WANDB_DIR", str(tmp_path / "elsewhere"))
     run = cut_and_resume(tmp_path / "run", "wandb")
     assert not (run.path / "wandb").exists()
-    runs = {}
-    for folder in (tmp_path / "elsewhere" / "wandb").glob("offline-run-*"):
-        (started,) = [record.run for record in wandb_records(folder) if record.WhichOneof("record_type") == "run"]
-        config = {item.key: json.loads(item.value_json) for item in started.config.update}
-        runs[config["resumed_from_step"]] = (started.run_id, list(wandb_history(folder)))
+    runs = wandb_runs(tmp_path / "elsewhere" / "wandb", resumed_from=2)
     assert set(runs) <= {None, 2}
     assert runs[2][1] == [3, 4]
     assert len({identity for identity, _ in runs.values()}) == 1
