@@ -40,7 +40,7 @@ PARTS = {
     # R = exp(240·(1 − d/120)) = const·exp(−2d), with d bits to the nearest mode: the reward that others train on
     "bits": Part(["bits:120,8"], _RIVALS, 0.1, _DESIGNS | {"known_modes": 0}, 8_000, ("reward.beta=240",)),
     # with β = 3 nearly all of R/Z lies on the 4^50 molecules that fold into something else
-    "rna": Part(["rna-fold:50"], _RIVALS, 0.1, _DESIGNS, 8_000, ("reward.beta=40",)),
+    "rna": Part(["rna-fold:50"], _RIVALS, 0.1, _DESIGNS, 8_000, ("reward.beta=40", "reward.floor=1e-40")),
 }
 
 
