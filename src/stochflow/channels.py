@@ -22,6 +22,9 @@ class Channel:
 
     def __init__(self, matrices: Tensor, name: str, slip: float | None = None) -> None:
         self.matrices = _validated(matrices)
+        cumulative = self.matrices.cumsum(dim=-1)
+        # scaled by the row's own total: rounding in the sum must not open an index past the last token
+        self._cumulative = cumulative / cumulative[..., -1:]
         self.name = name
         self.slip = slip
 
@@ -57,10 +60,11 @@ class Channel:
 
     def sample(self, intentions: Tensor, position: int, generator: torch.Generator) -> Tensor:
         """Outcomes b ~ P(·|a) for a batch of intentions at one position; [batch] → [batch]."""
-        cumulative = self.matrix(position).cumsum(dim=-1)[intentions]
-        uniform = torch.rand(intentions.shape, generator=generator, dtype=torch.float64).unsqueeze(-1)
-        # scaled by the row's own total: rounding in the sum must not open an index past the last token
-        return (uniform * cumulative[..., -1:] >= cumulative).sum(dim=-1)
+        if self.slip == 0.0:
+            return intentions
+        cumulative = self._cumulative[position if len(self.matrices) > 1 else 0].index_select(0, intentions)
+        uniform = torch.rand(len(intentions), 1, generator=generator, dtype=torch.float64)
+        return (uniform >= cumulative).sum(dim=-1)
 
     def entropies(self) -> Tensor:
         """H(P(·|a)) in nats, float64, [positions or 1, K]: the floor of a dynamics model's cross-entropy."""

@@ -26,11 +26,18 @@ class Replay:
         """Append a batch; of one larger than the capacity the last rows stay."""
         keep = min(len(batch), self.capacity)
         skipped = len(batch) - keep
-        slots = (self.num_added + skipped + torch.arange(keep)) % self.capacity
-        self._intentions[slots] = batch.intentions[skipped:].to(torch.uint8)
-        self._outcomes[slots] = batch.outcomes[skipped:].to(torch.uint8)
-        self._valid[slots] = batch.valid[skipped:]
-        self._scores[slots] = batch.scores[skipped:]
+        first = (self.num_added + skipped) % self.capacity
+        before_end = min(keep, self.capacity - first)
+        for kept, new in (
+            (self._intentions, batch.intentions),
+            (self._outcomes, batch.outcomes),
+            (self._valid, batch.valid),
+            (self._scores, batch.scores),
+        ):
+            rows = new[skipped:]
+            kept[first : first + before_end] = rows[:before_end]
+            if before_end < keep:
+                kept[: keep - before_end] = rows[before_end:]
         self.num_added += len(batch)
 
     def sample(self, num: int, generator: torch.Generator) -> Trajectories:

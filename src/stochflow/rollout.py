@@ -9,7 +9,9 @@ from torch import Tensor
 
 from stochflow.channels import Channel
 from stochflow.logmath import masked_log_softmax
+from stochflow.models.body import PrefixBody
 from stochflow.models.flow_network import FlowNetwork
+from stochflow.models.prefixes import PrefixTree, Recording
 
 
 class Sampler(Protocol):
@@ -26,24 +28,45 @@ class Sampler(Protocol):
 
 
 class NetworkSampler:
-    """The policy network, with its first layer computed incrementally."""
+    """The policy network, its first layer computed incrementally and prefixes that rows share evaluated once.
 
-    def __init__(self, network: FlowNetwork, batch_size: int, context: Tensor | None = None) -> None:
+    With `records` it keeps what was computed, for a loss at the same weights.
+    """
+
+    def __init__(
+        self, network: FlowNetwork, batch_size: int, context: Tensor | None = None, records: bool = False
+    ) -> None:
         self._network, self._context = network, context
-        device = network.body.start.device
-        self._tokens = torch.empty(batch_size, 0, dtype=torch.int64, device=device)
-        self._sums = network.body.begin(batch_size)
+        self._records = records and isinstance(network.body, PrefixBody)
+        merge = context is None or context.ndim == 1
+        self._tree = PrefixTree(network.num_tokens, network.length, batch_size, network.body.start.device, merge)
+        self._sums = [network.body.begin(len(self._tree.rows[0]))]
+        self._inner: list[list[Tensor]] = []
 
     def log_policy(self) -> Tensor:
-        return self._network.log_policy(self._sums, self._context, self._network.allowed(self._tokens)).cpu()
+        inner: list[Tensor] | None = None
+        if self._records:
+            self._inner.append(inner := [])
+        allowed = self._network.allowed(self._tree.node_tokens)
+        log_policy = self._network.log_policy(self._sums[-1], self._context, allowed, inner)
+        return log_policy.index_select(0, self._tree.which[-1]).cpu()
 
     def allowed(self) -> Tensor | None:
-        allowed = self._network.allowed(self._tokens)
+        allowed = self._network.allowed(self._tree.tokens)
         return None if allowed is None else allowed.cpu()
 
     def advance(self, outcomes: Tensor) -> None:
-        self._tokens = torch.cat([self._tokens, outcomes.to(self._tokens.device).unsqueeze(-1)], dim=1)
-        self._sums = self._network.body.extend(self._sums, self._tokens)
+        tree = self._tree
+        tree.advance(outcomes.to(tree.which[-1].device))
+        if tree.depth == self._network.length:
+            return
+        sums = self._sums[-1].index_select(0, tree.parents[-1])
+        grown = self._network.body.extend(sums, tree.node_tokens)
+        self._sums = [*self._sums, grown] if self._records else [grown]
+
+    def recording(self) -> Recording | None:
+        """What the network computed at all proper prefixes, once every token has been drawn; None if not kept."""
+        return Recording(self._tree, self._sums, self._inner) if self._records else None
 
 
 @dataclass(frozen=True)
@@ -55,13 +78,15 @@ class Exploration:
     restarts: float = 0.0
 
     def behaviour(self, log_policy: Tensor, allowed: Tensor | None = None) -> Tensor:
-        """log of (1 − ε)·softmax(log π/temperature) + ε/K, over the allowed intentions alone; [batch, K] each."""
-        tempered = masked_log_softmax(log_policy / self.temperature, allowed)
+        """(1 − ε)·softmax(log π/temperature) + ε/K, over the allowed intentions alone; [batch, K] each."""
+        if self.temperature != 1.0:
+            log_policy = masked_log_softmax(log_policy / self.temperature, allowed)
         if self.epsilon == 0.0:
-            return tempered
-        num_allowed = log_policy.shape[-1] if allowed is None else allowed.sum(dim=-1, keepdim=True)
-        anything = self.epsilon / num_allowed * (1.0 if allowed is None else allowed)
-        return ((1.0 - self.epsilon) * tempered.exp() + anything).log()
+            return log_policy.exp()
+        if allowed is None:
+            return log_policy.exp().mul_(1.0 - self.epsilon).add_(self.epsilon / log_policy.shape[-1])
+        anything = self.epsilon / allowed.sum(dim=-1, keepdim=True) * allowed
+        return (1.0 - self.epsilon) * log_policy.exp() + anything
 
 
 @dataclass(frozen=True)
@@ -91,19 +116,29 @@ def rollout(
     batch_size, length = shape
     exploration = exploration or Exploration()
     start_depths = _start_depths(batch_size, length, exploration.restarts, generators["policy"])
+    valid = start_depths.unsqueeze(-1) <= torch.arange(length)
     steps = []
     for depth in range(length):
-        log_behaviour = exploration.behaviour(sampler.log_policy(), sampler.allowed())
-        intentions = torch.multinomial(log_behaviour.exp(), 1, generator=generators["policy"])
-        outcomes = channel.sample(intentions.squeeze(-1), depth, generators["channel"])
-        valid = start_depths <= depth
+        behaviour = exploration.behaviour(sampler.log_policy(), sampler.allowed())
+        intentions = draw(behaviour, generators["policy"])
+        outcomes = channel.sample(intentions, depth, generators["channel"])
         if exploration.restarts:
             anything = torch.randint(channel.num_tokens, (batch_size,), generator=generators["policy"])
-            outcomes = torch.where(valid, outcomes, anything)
+            outcomes = torch.where(valid[:, depth], outcomes, anything)
         sampler.advance(outcomes)
-        chosen = log_behaviour.gather(-1, intentions).squeeze(-1)
-        steps.append((intentions.squeeze(-1), outcomes, valid, torch.where(valid, chosen, 0.0)))
-    return Walk(*(torch.stack(column, dim=1) for column in zip(*steps, strict=True)))
+        steps.append((intentions, outcomes, behaviour))
+    intentions, outcomes, behaviour = (torch.stack(column, dim=1) for column in zip(*steps, strict=True))
+    chosen = behaviour.gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
+    return Walk(intentions, outcomes, valid, torch.where(valid, chosen.log(), 0.0))
+
+
+def draw(probabilities: Tensor, generator: torch.Generator) -> Tensor:
+    """One index per row in proportion to its probabilities, [batch, K] → [batch].
+
+    Exponential clocks race, as in `torch.multinomial` for one draw, whose checks of the input take longer than that.
+    """
+    clocks = torch.empty_like(probabilities).exponential_(generator=generator)
+    return (probabilities / clocks).argmax(dim=-1)
 
 
 def _start_depths(batch_size: int, length: int, share: float, generator: torch.Generator) -> Tensor:

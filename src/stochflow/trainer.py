@@ -8,13 +8,14 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 
 from stochflow.channels import Channel
 from stochflow.config import Config, DynamicsConfig, OptimiserConfig
 from stochflow.errors import NumericsError
 from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy
 from stochflow.objectives.base import Learner, Objective, Terms
-from stochflow.rollout import Exploration, Walk, rollout
+from stochflow.rollout import Exploration, NetworkSampler, Walk, rollout
 from stochflow.tasks.base import Reward
 from stochflow.trajectory import Trajectories
 
@@ -44,30 +45,64 @@ class Stateful(Protocol):
 
 
 class Descent:
-    """Adam with a gradient clip and a learning rate that is set anew for every step."""
+    """Adam with a gradient clip and a learning rate that is set anew for every step.
+
+    The parameters become views of one flat tensor and their gradients of another, so that clipping, Adam and the check
+    of the weights are one operation each however many parameters there are.
+    """
 
     def __init__(self, parameters: list[nn.Parameter], clip: float) -> None:
-        self._parameters, self._clip = parameters, clip
-        self._adam = torch.optim.Adam(parameters, lr=0.0, fused=True)
+        self._clip = clip
+        self._sizes = [weight.numel() for weight in parameters]
+        self._flat = torch.cat([weight.detach().flatten() for weight in parameters])
+        self._gradient = torch.zeros_like(self._flat)
+        values, gradients = self._flat.split(self._sizes), self._gradient.split(self._sizes)
+        for weight, value, gradient in zip(parameters, values, gradients, strict=True):
+            weight.data = value.view_as(weight)
+            weight.grad = gradient.view_as(weight)
+        self._first, self._second = torch.zeros_like(self._flat), torch.zeros_like(self._flat)
+        self._num_steps = torch.zeros(())
 
     def step(self, loss: Tensor, learning_rate: float) -> None:
-        self._adam.param_groups[0]["lr"] = learning_rate
-        self._adam.zero_grad()
+        self._gradient.zero_()
         loss.backward()
-        nn.utils.clip_grad_norm_(self._parameters, self._clip, foreach=True)
-        self._adam.step()
+        self._gradient.mul_((self._clip / (torch.linalg.vector_norm(self._gradient) + 1e-6)).clamp_max(1.0))
+        adam(
+            [self._flat],
+            [self._gradient],
+            [self._first],
+            [self._second],
+            [],
+            [self._num_steps],
+            fused=True,
+            amsgrad=False,
+            beta1=0.9,
+            beta2=0.999,
+            lr=learning_rate,
+            weight_decay=0.0,
+            eps=1e-8,
+            maximize=False,
+        )
+
+    @property
+    def finite(self) -> bool:
+        """Whether all weights are finite numbers."""
+        return bool(torch.isfinite(self._flat.sum()))
 
     def state_dict(self) -> State:
         """Moments and step counts by parameter number."""
-        moments = self._adam.state_dict()["state"]
-        return {f"{index}.{name}": value for index, entry in moments.items() for name, value in entry.items()}
+        moments = zip(self._first.split(self._sizes), self._second.split(self._sizes), strict=True)
+        return {
+            f"{index}.{name}": value
+            for index, (first, second) in enumerate(moments)
+            for name, value in (("step", self._num_steps), ("exp_avg", first), ("exp_avg_sq", second))
+        }
 
     def load_state_dict(self, state: State) -> None:
-        entries: dict[int, State] = {}
-        for key, value in state.items():
-            index, name = key.split(".")
-            entries.setdefault(int(index), {})[name] = value
-        self._adam.load_state_dict({"state": entries, "param_groups": self._adam.state_dict()["param_groups"]})
+        for name, moments in (("exp_avg", self._first), ("exp_avg_sq", self._second)):
+            for index, part in enumerate(moments.split(self._sizes)):
+                part.copy_(state[f"{index}.{name}"].flatten())
+        self._num_steps = state["0.step"].clone()
 
 
 class DynamicsFitter:
@@ -188,14 +223,10 @@ class Loop(ABC):
         progress = (before + self._progress_at(self.step + 1, self.trajectories + len(fresh))) / 2
         dynamics_record = self.fit_dynamics(fresh, progress)
         learning_rate = config.learning_rate * learning_rate_factor(progress, config.warmup)
-        sums: dict[str, Tensor] = {}
-        num_updates = 0
+        logged: list[Record] = []
         for terms in self.updates(fresh, progress):
-            require_finite(terms)
+            logged.append(require_finite(terms))
             self._descent.step(terms["loss"], learning_rate)
-            num_updates += 1
-            for name, term in terms.items():
-                sums[name] = sums.get(name, torch.zeros(())) + term.detach().cpu()
         self.require_finite_weights()
         self.step += 1
         self.trajectories += len(fresh)
@@ -209,11 +240,13 @@ class Loop(ABC):
             "beta": self._reward.exponent(self.step - 1),
             "batch_score": float(fresh.scores.mean()),
             **dynamics_record,
-            **{name: float(total) / num_updates for name, total in sums.items()},
+            **{name: sum(record[name] for record in logged) / len(logged) for name in (logged[0] if logged else ())},
         }
 
     def require_finite_weights(self) -> None:
         """Raise an error that names a weight that is not finite: a loss shows it only one update later."""
+        if self._descent.finite:
+            return
         for part, module in self.modules().items():
             for name, weight in module.named_parameters():
                 require_finite({f"{part}.{name}": weight.detach().sum()})
@@ -301,7 +334,9 @@ class Trainer(Loop):
         scores = learner.memory.pay(walk.outcomes, self._oracle)
         self._num_free += num_free
         self.idle_steps = self.idle_steps + 1 if self.calls == before else 0
-        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour)
+        # what was left out because the budget ended stays in the recording, so it does not fit any more
+        recording = sampler.recording() if isinstance(sampler, NetworkSampler) and len(scores) == size else None
+        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour, recording)
         learner.replay.add(batch)
         return batch
 
@@ -330,11 +365,13 @@ class Trainer(Loop):
         }
 
 
-def require_finite(terms: Terms) -> None:
-    """Raise an error that names the term that is not finite; the total only when each of its parts is."""
-    for name, term in sorted(terms.items(), key=lambda item: item[0] == "loss"):
-        if not bool(torch.isfinite(term).all()):
+def require_finite(terms: Terms) -> Record:
+    """The terms as numbers, or an error that names one that is not finite; the total only when each part of it is."""
+    record = dict(zip(terms, torch.stack([term.detach() for term in terms.values()]).tolist(), strict=True))
+    for name in sorted(record, key=lambda name: name == "loss"):
+        if not math.isfinite(record[name]):
             raise NumericsError(
-                f"the term '{name}' became {float(term.detach())}; the last good checkpoint is kept; "
+                f"the term '{name}' became {record[name]}; the last good checkpoint is kept; "
                 "train again with a lower optimiser.learning_rate or dynamics.learning_rate, or a larger reward.floor"
             )
+    return record

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from stochflow.graphs.graph import Graph
-from stochflow.rollout import Exploration, Walk
+from stochflow.rollout import Exploration, draw, Walk
 
 
 @torch.no_grad()
@@ -30,13 +30,13 @@ def walk(
     for _ in range(graph.max_steps):
         valid = nodes < graph.num_states
         states = torch.where(valid, nodes, 0)
-        intentions = torch.multinomial(behaviour[states].exp(), 1, generator=generators["policy"]).squeeze(-1)
+        intentions = draw(behaviour[states], generators["policy"])
         rows = cumulative[states, intentions]
         uniform = torch.rand(num, 1, generator=generators["channel"], dtype=torch.float64)
         # scaled by the row's own total: rounding in the sum must not open an index past the last outcome
         outcomes = (uniform * rows[:, -1:] >= rows).sum(dim=-1)
         nodes = torch.where(valid, graph.children[states, outcomes], nodes)
-        chosen = behaviour[states, intentions]
+        chosen = behaviour[states, intentions].log()
         steps.append((intentions, outcomes, valid, torch.where(valid, chosen, 0.0)))
     return Walk(*(torch.stack(column, dim=1) for column in zip(*steps, strict=True)))
 

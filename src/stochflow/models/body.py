@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from stochflow.kmers import kmer_buckets
+from stochflow.models.prefixes import KnownLinear, PrefixTree, TreeSums
 
 MAX_BUCKETS = 4096
 _EMBEDDING_SCALE = 0.1
@@ -35,6 +36,7 @@ class PrefixBody(nn.Module):
             buckets = min(num_tokens**k, MAX_BUCKETS)
             # a k-mer cannot end before position k − 1, so the rows of those positions do not exist
             offsets.append([first + (position - k + 1) * buckets for position in range(length)])
+        self._first_rows = offsets
         self.register_buffer("offsets", torch.tensor(offsets), persistent=False)
         self.embedding = nn.Embedding(num_rows(num_tokens, length, self.kmers), width, padding_idx=0)
         self.start = nn.Parameter(torch.zeros(width))
@@ -91,6 +93,16 @@ class PrefixBody(nn.Module):
         start = self.start.expand(len(tokens), 1, -1)
         return torch.cat([start, terms], dim=1).cumsum(dim=1)
 
+    def tree_sums(self, tree: PrefixTree, num_levels: int, known: list[Tensor] | None = None) -> Tensor:
+        """Sums of the distinct prefixes of a batch, level by level; → [num_nodes, width].
+
+        Args:
+            known: what `begin` and `extend` made of the same levels.
+        """
+        columns = self.kmer_indices(tree.tokens[:, : num_levels - 1])
+        indices = [columns[tree.rows[depth + 1], depth] for depth in range(num_levels - 1)]
+        return TreeSums.apply(self.embedding.weight, self.start, indices, tree, known)
+
     def sums_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
         """Summed embedding of one prefix per row: the first `depths` tokens; [rows, time], [rows] → [rows, width]."""
         indices = self.kmer_indices(tokens)
@@ -120,7 +132,8 @@ class PrefixBody(nn.Module):
         time = tokens.shape[1]
         window = min(time, max(self.kmers))
         indices = self._last_indices(tokens[:, time - window :], time - 1)
-        return sums + self.embedding(indices).sum(dim=-2)
+        terms = self.embedding.weight.index_select(0, indices.flatten()).view(len(sums), -1, self.width)
+        return sums + (terms.squeeze(1) if len(self.kmers) == 1 else terms.sum(dim=1))
 
     def _last_indices(self, window: Tensor, position: int) -> Tensor:
         """Embedding rows of the k-mers that end at `position`; [batch, window] → [batch, num_kmers]."""
@@ -129,14 +142,26 @@ class PrefixBody(nn.Module):
             if k > position + 1:
                 columns.append(torch.zeros_like(window[:, 0]))
                 continue
-            powers = self.num_tokens ** torch.arange(k - 1, -1, -1, device=window.device)
-            codes = (window[:, -k:] * powers).sum(dim=-1)
-            columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self.offsets[row, position])
+            codes = window[:, -k]
+            for lag in range(k - 2, -1, -1):
+                codes = codes * self.num_tokens + window[:, -1 - lag]
+            columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self._first_rows[row][position])
         return torch.stack(columns, dim=-1)
 
-    def features(self, sums: Tensor) -> Tensor:
-        """Trunk on summed embeddings; [..., width] → [..., width]."""
-        hidden = functional.gelu(self.norm(sums))
-        for layer in self.layers:
-            hidden = hidden + functional.gelu(layer(hidden))
+    def features(self, sums: Tensor, inner: list[Tensor] | None = None) -> Tensor:
+        """Trunk on summed embeddings; [..., width] → [..., width].
+
+        Args:
+            inner: an empty list is given what each layer makes before its activation; a full one is believed.
+        """
+        known = bool(inner)
+        hidden = functional.gelu(functional.layer_norm(sums, (self.width,), self.norm.weight, self.norm.bias))
+        for number, layer in enumerate(self.layers):
+            if known and inner is not None:
+                made = KnownLinear.apply(hidden, layer.weight, layer.bias, inner[number])
+            else:
+                made = functional.linear(hidden, layer.weight, layer.bias)
+                if inner is not None:
+                    inner.append(made)
+            hidden = hidden + functional.gelu(made)
         return hidden

@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
 from stochflow.models.conditioning import Conditioner
 from stochflow.models.masks import IntentionMask
+from stochflow.models.prefixes import PrefixTree, Recording
 from stochflow.models.transformer import TransformerBody
 
 Body = PrefixBody | TransformerBody
@@ -43,9 +45,12 @@ class FlowNetwork(nn.Module):
     learns and what judges see the same policy.
 
     After a token `stop` nothing is decided any more, so there log F starts from one completion.
+
+    `merges` says whether prefixes that several rows share are evaluated once.
     """
 
     context: Tensor
+    merges = True
     mask: IntentionMask | None = None
     stop: int | None = None
 
@@ -78,9 +83,22 @@ class FlowNetwork(nn.Module):
             self.conditioner.initialise(generator)
 
     def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
-        """Heads at every prefix, the empty one first; [batch, time] → [batch, time + 1, ...]."""
+        """Heads at every prefix, the empty one first; [batch, time] → [batch, time + 1, ...].
+
+        Prefixes that several rows share are evaluated once, unless `merges` is False or the rows differ in context.
+        """
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
-        return self._heads(self.body.prefix_sums(tokens), self._steps_left(tokens), context, allowed)
+        left = self._steps_left(tokens)
+        if not self._may_merge(context) or len(tokens) < 2:
+            return self._heads(self._features(self.body.prefix_sums(tokens), context), left, allowed)
+        return self._tree_heads(PrefixTree.of(tokens, self.num_tokens), tokens.shape[1] + 1, context, left, allowed)
+
+    def recorded(self, recording: Recording, leaves: bool = True) -> Heads:
+        """The same from what sampling computed with these weights; the complete sequences are left out on demand."""
+        tree, num_levels = recording.tree, len(recording.sums) + leaves
+        tokens = tree.tokens[:, : num_levels - 1]
+        allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
+        return self._tree_heads(tree, num_levels, None, self._steps_left(tokens), allowed, recording)
 
     def at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, ...]."""
@@ -88,7 +106,7 @@ class FlowNetwork(nn.Module):
         left = self.length - depths
         if self.stop is not None:
             left = self._steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
-        return self._heads(self.body.sums_at(tokens, depths), left, context, allowed)
+        return self._heads(self._features(self.body.sums_at(tokens, depths), context), left, allowed)
 
     @torch.no_grad()
     def log_flow_of(self, tokens: Tensor) -> Tensor:
@@ -103,13 +121,21 @@ class FlowNetwork(nn.Module):
         blocks = tokens.split(max(1, _BLOCK // entries))
         return torch.cat([self._log_flow(self.body.child_sums(block), self._children_left(block)) for block in blocks])
 
-    def log_policy(self, sums: Tensor, context: Tensor | None = None, allowed: Tensor | None = None) -> Tensor:
+    def log_policy(
+        self,
+        sums: Tensor,
+        context: Tensor | None = None,
+        allowed: Tensor | None = None,
+        inner: list[Tensor] | None = None,
+    ) -> Tensor:
         """log π from the body's summed embeddings alone; [..., width] → [..., K].
 
         Args:
             allowed: what the mask says of the same prefixes, [..., K].
+            inner: an empty list that is given what the body's layers make; k-mer body only.
         """
-        return masked_log_softmax(self.policy_head(self._features(sums, context)), allowed)
+        features = self._features(sums, context, inner)
+        return masked_log_softmax(functional.linear(features, self.policy_head.weight, self.policy_head.bias), allowed)
 
     def allowed(self, tokens: Tensor) -> Tensor | None:
         """True for the intentions that the mask allows at whole prefixes; [batch, time] → [batch, K]."""
@@ -145,21 +171,54 @@ class FlowNetwork(nn.Module):
                 tokens = torch.cat([parents, letters.repeat(len(tokens)).unsqueeze(-1)], dim=1)
                 sums = self.body.extend(sums.repeat_interleave(self.num_tokens, dim=0), tokens)
 
-    def _features(self, sums: Tensor, context: Tensor | None) -> Tensor:
-        features = self.body.features(sums)
+    def _may_merge(self, context: Tensor | None) -> bool:
+        return self.merges and isinstance(self.body, PrefixBody) and (context is None or context.ndim == 1)
+
+    def _features(self, sums: Tensor, context: Tensor | None, inner: list[Tensor] | None = None) -> Tensor:
+        features = self.body.features(sums) if inner is None else self._kmer_body.features(sums, inner)
         if self.conditioner is not None:
             return self.conditioner(features, self.context if context is None else context)
         if context is not None:
             raise ValueError("the network was built without a context; give it a context_width")
         return features
 
-    def _heads(self, sums: Tensor, left: Tensor, context: Tensor | None, allowed: Tensor | None) -> Heads:
-        features = self._features(sums, context)
-        return Heads(
-            log_policy=masked_log_softmax(self.policy_head(features), allowed),
-            log_backward=torch.log_softmax(self.backward_head(features), dim=-1),
-            log_flow=self.flow_head(features).squeeze(-1) + left * math.log(self.num_tokens),
+    def _heads(self, features: Tensor, left: Tensor, allowed: Tensor | None, nodes: Tensor | None = None) -> Heads:
+        """Heads at features, [..., width], or at `nodes` [...] of features [num_nodes, width]."""
+        logits, backward_logits, flows = (
+            head(features) if nodes is None else head(features).index_select(0, nodes.flatten()).unflatten(0, nodes.shape)
+            for head in (self.policy_head, self.backward_head, self.flow_head)
         )
+        return Heads(
+            log_policy=masked_log_softmax(logits, allowed),
+            log_backward=torch.log_softmax(backward_logits, dim=-1),
+            log_flow=flows.squeeze(-1) + left * math.log(self.num_tokens),
+        )
+
+    def _tree_heads(
+        self,
+        tree: PrefixTree,
+        num_levels: int,
+        context: Tensor | None,
+        left: Tensor,
+        allowed: Tensor | None,
+        recording: Recording | None = None,
+    ) -> Heads:
+        """Heads at the first `num_levels` prefixes of every row, each distinct prefix evaluated once."""
+        sums = self._kmer_body.tree_sums(tree, num_levels, None if recording is None else recording.sums)
+        if recording is None:
+            features = self._features(sums, context)
+        else:
+            inner = [torch.cat(levels) for levels in zip(*recording.inner, strict=True)]
+            before, beyond = sums.tensor_split([sum(map(len, recording.sums))])
+            features = self._features(before, context, inner)
+            if len(beyond):
+                features = torch.cat([features, self._features(beyond, context)])
+        return self._heads(features, left, allowed, tree.node_of(num_levels))
+
+    @property
+    def _kmer_body(self) -> PrefixBody:
+        assert isinstance(self.body, PrefixBody)
+        return self.body
 
     def _log_flow(self, sums: Tensor, left: Tensor | int) -> Tensor:
         return self.flow_head(self._features(sums, None)).squeeze(-1) + left * math.log(self.num_tokens)

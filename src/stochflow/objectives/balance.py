@@ -12,6 +12,7 @@ from stochflow.models.dynamics import chosen
 from stochflow.models.flow_network import Heads
 from stochflow.objectives.base import ARITHMETIC, GEOMETRIC, Learner, Objective, Terms
 from stochflow.objectives.flows import terminal_flows
+from stochflow.rollout import NetworkSampler, Sampler
 from stochflow.trajectory import Trajectories
 
 # the mean of a noisy R at which E[g'(log F − log R)] = 0, by the shape g of the loss
@@ -57,11 +58,14 @@ class Steps:
 
     def spread(self) -> Terms:
         """Mean and standard deviation of each of the five terms over the real steps."""
-        terms = {}
-        for name in ("log_flow", "log_forward", "log_dynamics", "log_next_flow", "log_backward"):
-            real = getattr(self, name).detach()[self.valid]
-            terms[f"{name}_mean"], terms[f"{name}_std"] = real.mean(), real.std(correction=0)
-        return terms
+        names = ("log_flow", "log_forward", "log_dynamics", "log_next_flow", "log_backward")
+        values = torch.stack([getattr(self, name).detach() for name in names]).flatten(1)  # [5, batch · time]
+        shares = self.valid.flatten() / self.valid.sum()
+        means = values @ shares
+        spreads = ((values - means.unsqueeze(-1)).square() @ shares).sqrt()
+        return {f"{name}_mean": mean for name, mean in zip(names, means, strict=True)} | {
+            f"{name}_std": spread for name, spread in zip(names, spreads, strict=True)
+        }
 
 
 def pick(log_probs: Tensor, actions: Tensor) -> Tensor:
@@ -99,10 +103,12 @@ def path_steps(learner: Learner, batch: Trajectories, step: int) -> Steps:
         tensor.to(learner.device) for tensor in (batch.intentions, batch.outcomes, batch.valid)
     )
     log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(learner.device)
-    heads = learner.network.all_prefixes(outcomes)
-    log_flow, log_policy = heads.log_flow[:, :-1], heads.log_policy[:, :-1]
-    log_next_flow = terminal_flows(heads.log_flow, log_reward)
-    if learner.config.objective.path == "realised":
+    config = learner.config.objective
+    heads = learner.heads(batch, leaves=config.path == "intended" and config.backward == "learned")
+    length = outcomes.shape[1]
+    log_flow, log_policy = heads.log_flow[:, :length], heads.log_policy[:, :length]
+    log_next_flow = terminal_flows(log_flow, log_reward)
+    if config.path == "realised":
         nothing = torch.zeros_like(log_flow)
         if learner.network.mask is not None:
             # noise made what the policy may not intend: a blind balance has no way to believe such a path
@@ -115,7 +121,7 @@ def path_steps(learner: Learner, batch: Trajectories, step: int) -> Steps:
         log_forward=pick(log_policy, intentions),
         log_dynamics=chosen(log_matrices, intentions, outcomes),
         log_next_flow=log_next_flow,
-        log_backward=pick(_log_backward(learner.config.objective, heads, log_matrices, outcomes), intentions),
+        log_backward=pick(_log_backward(config, heads, log_matrices, outcomes), intentions),
         valid=valid,
     )
 
@@ -124,7 +130,7 @@ def _log_backward(config: ObjectiveConfig, heads: Heads, log_matrices: Tensor, o
     """log π_B(·|s_{t+1}) over intentions, [batch, time, K]."""
     if config.backward == "learned":
         return heads.log_backward[:, 1:]
-    log_policy = heads.log_policy[:, :-1]
+    log_policy = heads.log_policy
     if config.backward == "posterior":
         return log_posterior(log_policy, log_matrices, outcomes)
     return torch.log_softmax(torch.zeros_like(log_policy), dim=-1)
@@ -132,6 +138,9 @@ def _log_backward(config: ObjectiveConfig, heads: Heads, log_matrices: Tensor, o
 
 class Balance(Objective):
     """A condition on flows; its residual is the same off-policy, so fresh and remembered batches serve alike."""
+
+    def sampler(self, batch_size: int) -> Sampler:
+        return NetworkSampler(self.learner.network, batch_size, records=True)
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         for batch in self.learner.replayed(fresh):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from stochflow.config import Config
 from stochflow.models.dynamics import Dynamics
-from stochflow.models.flow_network import FlowNetwork
+from stochflow.models.flow_network import FlowNetwork, Heads
 from stochflow.planning.memory import ScoreMemory
 from stochflow.policies import NetworkPolicy, Policy
 from stochflow.replay import Replay
@@ -53,6 +53,15 @@ class Learner:
         """
         log_rewards = self.reward.log_reward(scores, step)
         return log_rewards if self.log_shares is None else log_rewards + self.log_shares(outcomes.cpu())
+
+    def heads(self, batch: Trajectories, leaves: bool = True) -> Heads:
+        """Heads at every prefix, the empty one first; → [batch, L + 1, ...], or L without the complete sequences.
+
+        What was computed while sampling is not computed again.
+        """
+        if batch.recording is not None:
+            return self.network.recorded(batch.recording, leaves)
+        return self.network.all_prefixes((batch.outcomes if leaves else batch.outcomes[:, :-1]).to(self.device))
 
     @torch.no_grad()
     def log_dynamics(self, outcomes: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from stochflow.objectives.base import ARITHMETIC, Objective, Terms
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.flows import child_flows
 from stochflow.objectives.losses import balance_loss
+from stochflow.rollout import NetworkSampler, Sampler
 from stochflow.trajectory import Trajectories
 
 
@@ -59,12 +60,15 @@ class TrajectoryKL(Objective):
 
     _last_residual = 0.0
 
+    def sampler(self, batch_size: int) -> Sampler:
+        return NetworkSampler(self.learner.network, batch_size, records=True)
+
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner = self.learner
         intentions, outcomes = fresh.intentions.to(learner.device), fresh.outcomes.to(learner.device)
         valid = fresh.valid.to(learner.device)
         log_reward = learner.log_rewards(fresh.outcomes, fresh.scores, step).float().to(learner.device)
-        log_policy = learner.network.all_prefixes(outcomes).log_policy[:, :-1]
+        log_policy = learner.heads(fresh, leaves=False).log_policy
         log_marginals = log_marginal(log_policy, learner.log_dynamics(outcomes))
         realised = log_marginals.gather(-1, outcomes.unsqueeze(-1)).squeeze(-1)
         residual = reward_adjusted_diff(log_reward, realised, valid)

@@ -42,7 +42,7 @@ class ExpectedBalance(Balance):
         shape = learner.config.objective.loss
         outcomes, valid = batch.outcomes.to(learner.device), batch.valid.to(learner.device)
         log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(learner.device)
-        heads = learner.network.all_prefixes(outcomes)
+        heads = learner.heads(batch)
         log_expected = log_expected_flow(learner.log_dynamics(outcomes), child_flows(learner, outcomes, step))
         residual = edb_residual(heads.log_flow[:, :-1], heads.log_policy[:, :-1], log_expected)
         real = valid.unsqueeze(-1).expand_as(residual)

@@ -52,6 +52,7 @@ class PlannedKL(Objective):
         return PlanSampler(self.trie, self.behaviour_policies, network_sampler, batch_size)
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
+        self.learner.memory.settle()  # every batch for itself: plans refer to prefixes by number
         if self._due(progress):
             self.replan(step)
             self._planned_at = progress

@@ -21,6 +21,7 @@ class HistoryMemory(ScoreMemory):
 
     def __init__(self, num_tokens: int, length: int, canonical: Canonical, reward: Reward | None = None) -> None:
         super().__init__(num_tokens, length, reward)
+        self._table = None  # the designs have one
         self._canonical = canonical
         self._designs = ScoreMemory(num_tokens, length, reward)
         self._places = torch.empty(0, dtype=torch.int64)  # which design each history writes, [num_histories]
@@ -46,7 +47,7 @@ class HistoryMemory(ScoreMemory):
         self._places = torch.cat([self._places, torch.empty(len(self.trie) - len(self._places), dtype=torch.int64)])
         self._places[indices] = self._designs.trie.find(plain)
         # a noisy oracle changes the means of designs that were seen before
-        self.scores = self._designs.scores[self._places]
+        self._scores = self._designs.scores[self._places]
         return scores
 
     def lookup(self, sequences: Tensor) -> Tensor:
@@ -62,4 +63,4 @@ class HistoryMemory(ScoreMemory):
         self.trie.load_state_dict(own)
         self._designs.load_state_dict(kept)
         self._places = self._designs.trie.find(self.canonical(self.trie.sequences))
-        self.scores = self._designs.scores[self._places]
+        self._scores = self._designs.scores[self._places]

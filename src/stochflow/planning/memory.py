@@ -9,6 +9,8 @@ from stochflow.errors import OracleError
 from stochflow.planning.trie import PrefixTrie
 from stochflow.tasks.base import Reward
 
+_MAX_TABLE = 2**22  # sequences of a space that is kept as one table of scores: 32 megabytes
+
 
 class ScoreMemory:
     """Remembers the score of every sequence that was ever sent to the oracle.
@@ -16,25 +18,41 @@ class ScoreMemory:
     With a `reward` the oracle counts as noisy: every visit is measured anew, and what is remembered is the score whose
     reward is the mean reward of all measurements, (mean R)^(1/β). The target is E[R], and this is how to estimate it.
 
-    Attributes:
-        trie: all prefixes of the paid sequences.
-        scores: score of each distinct sequence in order of arrival, float64, [num_sequences].
-        counts: measurements of each, float64, [num_sequences]; all ones without noise.
+    Where all sequences fit into one table a look-up is one read of it, and the trie is brought up to date by `settle`,
+    or when somebody asks for it.
     """
 
     def __init__(self, num_tokens: int, length: int, reward: Reward | None = None) -> None:
-        self.trie = PrefixTrie(num_tokens, length)
-        self.scores = torch.empty(0, dtype=torch.float64)
-        self.counts = torch.empty(0, dtype=torch.float64)
+        self._trie = PrefixTrie(num_tokens, length)
+        self._scores = torch.empty(0, dtype=torch.float64)
+        self._counts = torch.empty(0, dtype=torch.float64)
         self._reward = reward
+        self._table: Tensor | None = None
+        if reward is None and num_tokens**length <= _MAX_TABLE:
+            self._table = torch.full((num_tokens**length,), torch.nan, dtype=torch.float64)
+            self._powers = num_tokens ** torch.arange(length - 1, -1, -1)
+        self._waiting: list[tuple[Tensor, Tensor]] = []  # sequences and scores that the trie does not have yet
+        self._num_waiting = 0
 
     def __len__(self) -> int:
-        return len(self.scores)
+        return len(self._scores) + self._num_waiting
+
+    @property
+    def trie(self) -> PrefixTrie:
+        """All prefixes of the paid sequences."""
+        self.settle()
+        return self._trie
+
+    @property
+    def scores(self) -> Tensor:
+        """Score of each distinct sequence in order of arrival, float64, [num_sequences]."""
+        self.settle()
+        return self._scores
 
     @property
     def num_calls(self) -> int:
         """Answers of the oracle so far."""
-        return int(self.counts.sum())
+        return len(self) if self._reward is None else int(self._counts.sum())
 
     @property
     def designs(self) -> "ScoreMemory":
@@ -50,14 +68,19 @@ class ScoreMemory:
         """Paid sequences in order of arrival, [num_sequences, L]."""
         return self.trie.sequences
 
+    def settle(self) -> None:
+        """Bring the trie up to date; what has come since the last time is numbered as one batch."""
+        if self._waiting:
+            sequences, scores = (torch.cat(column) for column in zip(*self._waiting, strict=True))
+            self._waiting, self._num_waiting = [], 0
+            self._store(sequences, scores)
+
     def asks(self, sequences: Tensor) -> Tensor:
         """True in rows for which `pay` would ask the oracle: new sequences once, all where it is noisy. → [batch]."""
         if self._reward is not None:
             return torch.ones(len(sequences), dtype=torch.bool)
-        unseen = (self.trie.find(sequences) < 0).nonzero().squeeze(-1)
-        distinct, which = sequences[unseen].unique(dim=0, return_inverse=True)
-        first_rows = torch.full((len(distinct),), len(sequences)).scatter_reduce(0, which, unseen, "amin")
-        return torch.zeros(len(sequences), dtype=torch.bool).index_fill(0, first_rows, True)
+        asked = torch.zeros(len(sequences), dtype=torch.bool)
+        return asked.index_fill_(0, self._new_rows(sequences), True)
 
     def pay(self, sequences: Tensor, oracle: Callable[[Tensor], Tensor]) -> Tensor:
         """Scores of a batch, float64, [batch]; only sequences never seen before go to the oracle, unless it is noisy.
@@ -66,45 +89,71 @@ class ScoreMemory:
         """
         if self._reward is not None:
             return self._measure(sequences, oracle, self._reward)
-        indices = self.trie.find(sequences)
-        unseen = sequences[indices < 0].unique(dim=0)
+        unseen = sequences[self._new_rows(sequences)]
         if len(unseen):
             # checked before anything is stored: a failing oracle must not leave half an entry behind
             # … and the oracle gets a copy, so that what it does to its input stays with it
             scores = checked_scores(oracle(unseen.clone()), len(unseen))
-            added = self.trie.insert(unseen)
-            self.scores = torch.cat([self.scores, torch.empty(len(unseen), dtype=torch.float64)])
-            self.scores[added] = scores
-            self.counts = torch.ones_like(self.scores)
-            indices = self.trie.find(sequences)
-        return self.scores[indices]
+            if self._table is None:
+                self._store(unseen, scores)
+            else:
+                self._table[self._codes(unseen)] = scores
+                self._waiting.append((unseen, scores))
+                self._num_waiting += len(unseen)
+        return self.lookup(sequences)
+
+    def _store(self, sequences: Tensor, scores: Tensor) -> None:
+        """Put new sequences, [num, L], and their scores, [num], into the trie."""
+        added = self._trie.insert(sequences)
+        self._scores = torch.cat([self._scores, torch.empty_like(scores)])
+        self._scores[added] = scores
+
+    def _new_rows(self, sequences: Tensor) -> Tensor:
+        """The first row of every sequence that was never paid for, sequences in lexicographic order; [num_new]."""
+        if self._table is None:
+            unseen = (self._trie.find(sequences) < 0).nonzero().squeeze(-1)
+            distinct, which = sequences[unseen].unique(dim=0, return_inverse=True)
+        else:
+            codes = self._codes(sequences)
+            unseen = self._table[codes].isnan().nonzero().squeeze(-1)
+            distinct, which = codes[unseen].unique(return_inverse=True)
+        return torch.full((len(distinct),), len(sequences)).scatter_reduce(0, which, unseen, "amin")
+
+    def _codes(self, sequences: Tensor) -> Tensor:
+        """Place of each sequence in lexicographic order, [batch]."""
+        return sequences @ self._powers
 
     def _measure(self, sequences: Tensor, oracle: Callable[[Tensor], Tensor], reward: Reward) -> Tensor:
         scores = checked_scores(oracle(sequences.clone()), len(sequences))
-        indices = self.trie.insert(sequences)
-        num_new = len(self.trie) - len(self.scores)
-        nothing = torch.zeros(num_new, dtype=torch.float64)
-        totals = torch.cat([self.counts * reward.log_reward(self.scores).exp(), nothing])
+        indices = self._trie.insert(sequences)
+        nothing = torch.zeros(len(self._trie) - len(self._scores), dtype=torch.float64)
+        totals = torch.cat([self._counts * reward.log_reward(self._scores).exp(), nothing])
         totals.index_add_(0, indices, reward.log_reward(scores).exp())
-        self.counts = torch.cat([self.counts, nothing]).index_add_(0, indices, torch.ones_like(scores))
-        self.scores = (totals / self.counts) ** (1.0 / reward.beta)
+        self._counts = torch.cat([self._counts, nothing]).index_add_(0, indices, torch.ones_like(scores))
+        self._scores = (totals / self._counts) ** (1.0 / reward.beta)
         return scores
 
     def lookup(self, sequences: Tensor) -> Tensor:
         """Remembered scores, NaN where none was paid for; [batch, L] → [batch]."""
-        indices = self.trie.find(sequences)
+        if self._table is not None:
+            return self._table[self._codes(sequences)]
+        indices = self._trie.find(sequences)
         scores = torch.full((len(sequences),), torch.nan, dtype=torch.float64)
-        scores[indices >= 0] = self.scores[indices[indices >= 0]]
+        scores[indices >= 0] = self._scores[indices[indices >= 0]]
         return scores
 
     def state_dict(self) -> dict[str, Tensor]:
         state = {"scores": self.scores, **self.trie.state_dict()}
-        return state if self._reward is None else {"counts": self.counts, **state}
+        return state if self._reward is None else {"counts": self._counts, **state}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.trie.load_state_dict(state)
-        self.scores = state["scores"]
-        self.counts = torch.ones_like(self.scores) if self._reward is None else state["counts"]
+        self._trie.load_state_dict(state)
+        self._scores, self._waiting, self._num_waiting = state["scores"], [], 0
+        if self._reward is not None:
+            self._counts = state["counts"]
+        if self._table is not None:
+            self._table.fill_(torch.nan)
+            self._table[self._codes(self._trie.sequences)] = self._scores
 
 
 def checked_scores(scores: object, expected: int) -> Tensor:

@@ -1,0 +1,148 @@
+"""The distinct prefixes of a batch as a tree: what several rows share is computed once."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+
+class PrefixTree:
+    """The distinct prefixes of a batch of rows, level by level; `advance` adds a level.
+
+    A node is a prefix. Level 0 is the empty one. Nodes are numbered within their level.
+
+    Attributes:
+        rows: per level, one row of the batch that begins with the node, [num_nodes].
+        parents: per level after the first, the node before the last token, [num_nodes].
+        which: per level, the node of every row, [batch].
+    """
+
+    def __init__(self, num_tokens: int, length: int, batch_size: int, device: torch.device, merge: bool = True) -> None:
+        self._num_tokens, self._merge = num_tokens, merge
+        self._tokens = torch.empty(batch_size, length, dtype=torch.int64, device=device)
+        self._all = torch.arange(batch_size, device=device)
+        num_roots = 1 if merge else batch_size
+        self.rows = [self._all[:num_roots]]
+        self.parents: list[Tensor] = []
+        self.which = [torch.zeros_like(self._all) if merge else self._all]
+
+    @classmethod
+    def of(cls, tokens: Tensor, num_tokens: int) -> "PrefixTree":
+        """The tree of finished rows, [batch, time], complete sequences included."""
+        tree = cls(num_tokens, tokens.shape[1], len(tokens), tokens.device)
+        for column in tokens.unbind(dim=1):
+            tree.advance(column)
+        return tree
+
+    @property
+    def depth(self) -> int:
+        """Tokens of the last level."""
+        return len(self.parents)
+
+    @property
+    def tokens(self) -> Tensor:
+        """The rows so far, [batch, depth]."""
+        return self._tokens[:, : self.depth]
+
+    @property
+    def node_tokens(self) -> Tensor:
+        """The prefixes of the last level, [num_nodes, depth]."""
+        rows = self.rows[-1]
+        return self.tokens if rows is self._all else self.tokens[rows]
+
+    def advance(self, column: Tensor) -> None:
+        """Append one token per row, [batch]."""
+        which = self.which[-1]
+        self._tokens[:, self.depth] = column
+        if self.rows[-1] is self._all:  # all rows differ already, and always will
+            self.parents.append(which)
+            self.rows.append(self._all)
+            self.which.append(which)
+            return
+        nodes, which_next = (which * self._num_tokens + column).unique(return_inverse=True)
+        if len(nodes) == len(self._all):
+            self.parents.append(which)
+            self.rows.append(self._all)
+            self.which.append(self._all)
+            return
+        self.parents.append(nodes // self._num_tokens)
+        self.rows.append(torch.empty_like(nodes).scatter_(0, which_next, self._all))
+        self.which.append(which_next)
+
+    def node_of(self, num_levels: int) -> Tensor:
+        """Number of every prefix of every row when all nodes are counted through, [batch, num_levels]."""
+        columns, first = [], 0
+        for level in range(num_levels):
+            columns.append(self.which[level] + first)
+            first += len(self.rows[level])
+        return torch.stack(columns, dim=1)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What the network computed on the way down, level by level.
+
+    Attributes:
+        tree: the prefixes it was computed for.
+        sums: first layer of every level, [num_nodes, width].
+        inner: per level, what each layer of the body made before its activation, [num_nodes, width].
+    """
+
+    tree: PrefixTree
+    sums: list[Tensor]
+    inner: list[list[Tensor]]
+
+
+class TreeSums(torch.autograd.Function):
+    """Sums of embeddings along a tree, one addition per node; the gradient climbs it once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, weight: Tensor, start: Tensor, indices: list[Tensor], tree: PrefixTree, known: list[Tensor] | None
+    ) -> Tensor:
+        """Sums of all nodes, [num_nodes, width].
+
+        Args:
+            weight: embeddings, [num_rows, width]; row 0 pads.
+            start: sum of the empty prefix, [width].
+            indices: per level after the first, which rows its last token adds, [num_nodes, num_kmers].
+            known: the sums of the first levels, if they have been computed already.
+        """
+        ctx.indices, ctx.tree, ctx.num_rows = indices, tree, len(weight)
+        levels = list(known or [start.expand(len(tree.rows[0]), -1)])
+        for depth in range(len(levels), len(indices) + 1):
+            parents, added = tree.parents[depth - 1], indices[depth - 1]
+            levels.append(functional.embedding_bag(added, weight, mode="sum").add_(levels[-1].index_select(0, parents)))
+        return torch.cat(levels)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        indices, tree = ctx.indices, ctx.tree
+        levels = list(grad.clone().split([len(rows) for rows in tree.rows[: len(indices) + 1]]))
+        grad_weight = grad.new_zeros(ctx.num_rows, grad.shape[1])
+        for depth in range(len(indices), 0, -1):
+            for column in indices[depth - 1].unbind(dim=1):
+                grad_weight.index_add_(0, column, levels[depth])
+            levels[depth - 1].index_add_(0, tree.parents[depth - 1], levels[depth])
+        grad_weight[0] = 0.0
+        return grad_weight, levels[0].sum(dim=0), None, None, None
+
+
+class KnownLinear(torch.autograd.Function):
+    """A linear map whose result has been computed already; only its gradient is left to do."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, known: Tensor) -> Tensor:
+        """hidden·weightᵀ + bias, [rows, outputs], which is `known`."""
+        ctx.save_for_backward(hidden, weight)
+        return known.view_as(known)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        hidden, weight = ctx.saved_tensors
+        return grad @ weight, grad.T @ hidden, grad.sum(dim=0), None
