@@ -166,7 +166,8 @@ def build(config: Config, network: FlowNetwork | None = None, function: Callable
     )
     # how a measurement comes out is the world's doing, like the outcome of a step
     oracle = partial(task.measure, generator=generators["channel"])
-    trainer = Trainer(learner, make_objective(learner), channel, oracle, task.free)
+    free = None if type(task).free is Task.free else task.free
+    trainer = Trainer(learner, make_objective(learner), channel, oracle, free)
     truth = Truth(task, channel, reward) if task.enumerable else None
     known = config.evaluation.reference
     reference = None if known is None else reference_tokens(Path(known), task)
@@ -317,11 +318,14 @@ def choose_device(name: str) -> torch.device:
 
 @contextmanager
 def torch_threads(num_threads: int) -> Iterator[None]:
-    """Let torch and the linear algebra under numpy use so many threads, then as many as before."""
+    """Let torch and the linear algebra under numpy use so many threads, then as many as before.
+
+    Without oneDNN, whose fixed cost per activation is several times that of torch's own on matrices of a few rows.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)
     try:
-        with threadpool_limits(num_threads, user_api="blas"):
+        with threadpool_limits(num_threads, user_api="blas"), torch.backends.mkldnn.flags(enabled=False):
             yield
     finally:
         torch.set_num_threads(before)

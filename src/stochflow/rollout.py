@@ -41,32 +41,39 @@ class NetworkSampler:
         merge = context is None or context.ndim == 1
         self._tree = PrefixTree(network.num_tokens, network.length, batch_size, network.body.start.device, merge)
         self._sums = [network.body.begin(len(self._tree.rows[0]))]
-        self._inner: list[list[Tensor]] = []
+        self._indices: list[list[Tensor]] = []
+        self._made: list[list[Tensor]] = []
 
     def log_policy(self) -> Tensor:
-        inner: list[Tensor] | None = None
+        tree, network = self._tree, self._network
+        made: list[Tensor] | None = None
         if self._records:
-            self._inner.append(inner := [])
-        allowed = self._network.allowed(self._tree.node_tokens)
-        log_policy = self._network.log_policy(self._sums[-1], self._context, allowed, inner)
-        return log_policy.index_select(0, self._tree.which[-1]).cpu()
+            self._made.append(made := [])
+        allowed = None if network.mask is None else network.allowed(tree.node_tokens(tree.depth))
+        log_policy = network.log_policy(self._sums[-1], self._context, allowed, made)
+        return (log_policy if tree.parted else log_policy.index_select(0, tree.which[-1])).cpu()
 
     def allowed(self) -> Tensor | None:
-        allowed = self._network.allowed(self._tree.tokens)
-        return None if allowed is None else allowed.cpu()
+        if self._network.mask is None:
+            return None
+        return self._network.mask.next(self._tree.tokens).cpu()
 
     def advance(self, outcomes: Tensor) -> None:
-        tree = self._tree
+        tree, body = self._tree, self._network.body
         tree.advance(outcomes.to(tree.which[-1].device))
         if tree.depth == self._network.length:
             return
         sums = self._sums[-1].index_select(0, tree.parents[-1])
-        grown = self._network.body.extend(sums, tree.node_tokens)
-        self._sums = [*self._sums, grown] if self._records else [grown]
+        tokens = tree.node_tokens(tree.depth)
+        if self._records and isinstance(body, PrefixBody):
+            self._indices.append(body.last_indices(tokens))
+            self._sums.append(body.add(sums, self._indices[-1]))
+        else:
+            self._sums = [body.extend(sums, tokens)]
 
     def recording(self) -> Recording | None:
         """What the network computed at all proper prefixes, once every token has been drawn; None if not kept."""
-        return Recording(self._tree, self._sums, self._inner) if self._records else None
+        return Recording(self._tree, self._sums, self._indices, self._made) if self._records else None
 
 
 @dataclass(frozen=True)

@@ -342,12 +342,14 @@ class Trainer(Loop):
 
     def _affordable(self, walk: Walk) -> tuple[Walk, int]:
         """The first episodes of a walk that the budget can pay for, and how many answers about them cost nothing."""
+        budget = self.learner.config.budget.oracle_calls
+        if budget is None and self._free is None:
+            return walk, 0
         asked = self.learner.memory.asks(walk.outcomes)
         free = torch.zeros_like(asked)
         if self._free is not None:
             free[asked] = self._free(walk.outcomes[asked])
         counts = (asked & ~free).cumsum(dim=0)
-        budget = self.learner.config.budget.oracle_calls
         # counts never fall from row to row, so what can be paid for comes first
         size = len(counts) if budget is None else int((counts <= budget - self.calls).sum())
         return Walk(*(column[:size] for column in vars(walk).values())), int(free[:size].sum())

@@ -5,7 +5,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from stochflow.kmers import kmer_buckets
-from stochflow.models.prefixes import KnownLinear, PrefixTree, TreeSums
+from stochflow.models.prefixes import PrefixTree, Recording, TreeSums
+from stochflow.models.trunk import Trunk, activations
 
 MAX_BUCKETS = 4096
 _EMBEDDING_SCALE = 0.1
@@ -93,14 +94,16 @@ class PrefixBody(nn.Module):
         start = self.start.expand(len(tokens), 1, -1)
         return torch.cat([start, terms], dim=1).cumsum(dim=1)
 
-    def tree_sums(self, tree: PrefixTree, num_levels: int, known: list[Tensor] | None = None) -> Tensor:
+    def tree_sums(self, tree: PrefixTree, num_levels: int, recording: Recording | None = None) -> Tensor:
         """Sums of the distinct prefixes of a batch, level by level; → [num_nodes, width].
 
         Args:
-            known: what `begin` and `extend` made of the same levels.
+            recording: what `begin` and `add` made of the same levels.
         """
-        columns = self.kmer_indices(tree.tokens[:, : num_levels - 1])
-        indices = [columns[tree.rows[depth + 1], depth] for depth in range(num_levels - 1)]
+        indices = [] if recording is None else list(recording.indices)
+        for depth in range(len(indices) + 1, num_levels):
+            indices.append(self.last_indices(tree.node_tokens(depth)))
+        known = None if recording is None else recording.sums
         return TreeSums.apply(self.embedding.weight, self.start, indices, tree, known)
 
     def sums_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
@@ -129,39 +132,40 @@ class PrefixBody(nn.Module):
 
     def extend(self, sums: Tensor, tokens: Tensor) -> Tensor:
         """Sums after one more token, where `tokens` [batch, time] ends with it; [batch, width] → same."""
-        time = tokens.shape[1]
-        window = min(time, max(self.kmers))
-        indices = self._last_indices(tokens[:, time - window :], time - 1)
-        terms = self.embedding.weight.index_select(0, indices.flatten()).view(len(sums), -1, self.width)
-        return sums + (terms.squeeze(1) if len(self.kmers) == 1 else terms.sum(dim=1))
+        return self.add(sums, self.last_indices(tokens))
 
-    def _last_indices(self, window: Tensor, position: int) -> Tensor:
-        """Embedding rows of the k-mers that end at `position`; [batch, window] → [batch, num_kmers]."""
+    def add(self, sums: Tensor, indices: list[Tensor]) -> Tensor:
+        """Sums and further embedding rows, [batch] each; [batch, width] → same."""
+        weight = self.embedding.weight
+        for column in indices:
+            sums = sums + weight.index_select(0, column)
+        return sums
+
+    def last_indices(self, tokens: Tensor) -> list[Tensor]:
+        """Embedding rows of the k-mers that end with the last token; [batch, time] → [batch] for every k there is."""
+        position = tokens.shape[1] - 1
         columns = []
         for row, k in enumerate(self.kmers):
-            if k > position + 1:
-                columns.append(torch.zeros_like(window[:, 0]))
-                continue
-            codes = window[:, -k]
-            for lag in range(k - 2, -1, -1):
-                codes = codes * self.num_tokens + window[:, -1 - lag]
-            columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self._first_rows[row][position])
-        return torch.stack(columns, dim=-1)
+            if k <= position + 1:
+                codes = tokens[:, position + 1 - k]
+                for place in range(position + 2 - k, position + 1):
+                    codes = codes * self.num_tokens + tokens[:, place]
+                columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self._first_rows[row][position])
+        return columns
 
-    def features(self, sums: Tensor, inner: list[Tensor] | None = None) -> Tensor:
-        """Trunk on summed embeddings; [..., width] → [..., width].
-
-        Args:
-            inner: an empty list is given what each layer makes before its activation; a full one is believed.
-        """
-        known = bool(inner)
-        hidden = functional.gelu(functional.layer_norm(sums, (self.width,), self.norm.weight, self.norm.bias))
-        for number, layer in enumerate(self.layers):
-            if known and inner is not None:
-                made = KnownLinear.apply(hidden, layer.weight, layer.bias, inner[number])
-            else:
-                made = functional.linear(hidden, layer.weight, layer.bias)
-                if inner is not None:
-                    inner.append(made)
-            hidden = hidden + functional.gelu(made)
+    def features(self, sums: Tensor) -> Tensor:
+        """Trunk on summed embeddings; [..., width] → [..., width]."""
+        hidden = functional.gelu(self.norm(sums))
+        for layer in self.layers:
+            hidden = hidden + functional.gelu(layer(hidden))
         return hidden
+
+    def trunk_features(self, sums: Tensor, known: list[Tensor] | None = None) -> Tensor:
+        """The same for [rows, width] with the gradient of `Trunk`; `known` are the activations, if they are known."""
+        weights = [parameter for layer in (self.norm, *self.layers) for parameter in (layer.weight, layer.bias)]
+        return Trunk.apply(known, sums, *weights)
+
+    def activations(self, sums: Tensor) -> list[Tensor]:
+        """Everything that the trunk computes, its features last; [rows, width] → [rows, width] for most."""
+        layers = [(layer.weight, layer.bias) for layer in self.layers]
+        return activations(sums, (self.norm.weight, self.norm.bias), layers)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,8 @@ Body = PrefixBody | TransformerBody
 _BLOCK = 2**22  # numbers in the features of one block: sixteen megabytes
 
 
-class Heads(NamedTuple):
-    """Outputs for a batch of prefixes with any leading shape.
+class Heads:
+    """Outputs for a batch of prefixes with any leading shape, each computed when it is asked for.
 
     Attributes:
         log_policy: log π(a|s), [..., K] (`pol_logits`).
@@ -28,9 +28,28 @@ class Heads(NamedTuple):
         log_flow: log F(s), [...] (`log_flows`).
     """
 
-    log_policy: Tensor
-    log_backward: Tensor
-    log_flow: Tensor
+    def __init__(
+        self, network: "FlowNetwork", features: Tensor, left: Tensor, allowed: Tensor | None, nodes: Tensor | None
+    ) -> None:
+        """At features, [..., width], or at `nodes` [...] of features [num_nodes, width]."""
+        self._network, self._features, self._left, self._allowed, self._nodes = network, features, left, allowed, nodes
+
+    @cached_property
+    def log_policy(self) -> Tensor:
+        return masked_log_softmax(self._outputs(self._network.policy_head), self._allowed)
+
+    @cached_property
+    def log_backward(self) -> Tensor:
+        return torch.log_softmax(self._outputs(self._network.backward_head), dim=-1)
+
+    @cached_property
+    def log_flow(self) -> Tensor:
+        return self._outputs(self._network.flow_head).squeeze(-1) + self._left * math.log(self._network.num_tokens)
+
+    def _outputs(self, head: nn.Linear) -> Tensor:
+        outputs = functional.linear(self._features, head.weight, head.bias)
+        nodes = self._nodes
+        return outputs if nodes is None else outputs.index_select(0, nodes.flatten()).unflatten(0, nodes.shape)
 
 
 class FlowNetwork(nn.Module):
@@ -46,11 +65,12 @@ class FlowNetwork(nn.Module):
 
     After a token `stop` nothing is decided any more, so there log F starts from one completion.
 
-    `merges` says whether prefixes that several rows share are evaluated once.
+    With `fused`, prefixes that several rows share are evaluated once, and the k-mer body's gradient is written out.
+    Without it everything is left to autograd, as transforms of `torch.func` need it.
     """
 
     context: Tensor
-    merges = True
+    fused = True
     mask: IntentionMask | None = None
     stop: int | None = None
 
@@ -85,12 +105,12 @@ class FlowNetwork(nn.Module):
     def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at every prefix, the empty one first; [batch, time] → [batch, time + 1, ...].
 
-        Prefixes that several rows share are evaluated once, unless `merges` is False or the rows differ in context.
+        Prefixes that several rows share are evaluated once, if `fused`, unless the rows differ in context.
         """
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
         left = self._steps_left(tokens)
         if not self._may_merge(context) or len(tokens) < 2:
-            return self._heads(self._features(self.body.prefix_sums(tokens), context), left, allowed)
+            return Heads(self, self._features(self.body.prefix_sums(tokens), context), left, allowed, None)
         return self._tree_heads(PrefixTree.of(tokens, self.num_tokens), tokens.shape[1] + 1, context, left, allowed)
 
     def recorded(self, recording: Recording, leaves: bool = True) -> Heads:
@@ -106,7 +126,7 @@ class FlowNetwork(nn.Module):
         left = self.length - depths
         if self.stop is not None:
             left = self._steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
-        return self._heads(self._features(self.body.sums_at(tokens, depths), context), left, allowed)
+        return Heads(self, self._features(self.body.sums_at(tokens, depths), context), left, allowed, None)
 
     @torch.no_grad()
     def log_flow_of(self, tokens: Tensor) -> Tensor:
@@ -126,15 +146,19 @@ class FlowNetwork(nn.Module):
         sums: Tensor,
         context: Tensor | None = None,
         allowed: Tensor | None = None,
-        inner: list[Tensor] | None = None,
+        made: list[Tensor] | None = None,
     ) -> Tensor:
         """log π from the body's summed embeddings alone; [..., width] → [..., K].
 
         Args:
             allowed: what the mask says of the same prefixes, [..., K].
-            inner: an empty list that is given what the body's layers make; k-mer body only.
+            made: an empty list that is given the activations of the trunk; k-mer body only.
         """
-        features = self._features(sums, context, inner)
+        if made is None:
+            features = self._features(sums, context)
+        else:
+            made += self._kmer_body.activations(sums)
+            features = self._conditioned(made[-1], context)
         return masked_log_softmax(functional.linear(features, self.policy_head.weight, self.policy_head.bias), allowed)
 
     def allowed(self, tokens: Tensor) -> Tensor | None:
@@ -172,27 +196,19 @@ class FlowNetwork(nn.Module):
                 sums = self.body.extend(sums.repeat_interleave(self.num_tokens, dim=0), tokens)
 
     def _may_merge(self, context: Tensor | None) -> bool:
-        return self.merges and isinstance(self.body, PrefixBody) and (context is None or context.ndim == 1)
+        return self.fused and isinstance(self.body, PrefixBody) and (context is None or context.ndim == 1)
 
-    def _features(self, sums: Tensor, context: Tensor | None, inner: list[Tensor] | None = None) -> Tensor:
-        features = self.body.features(sums) if inner is None else self._kmer_body.features(sums, inner)
+    def _features(self, sums: Tensor, context: Tensor | None, known: list[Tensor] | None = None) -> Tensor:
+        if self.fused and sums.ndim == 2 and isinstance(self.body, PrefixBody):
+            return self._conditioned(self.body.trunk_features(sums, known), context)
+        return self._conditioned(self.body.features(sums), context)
+
+    def _conditioned(self, features: Tensor, context: Tensor | None) -> Tensor:
         if self.conditioner is not None:
             return self.conditioner(features, self.context if context is None else context)
         if context is not None:
             raise ValueError("the network was built without a context; give it a context_width")
         return features
-
-    def _heads(self, features: Tensor, left: Tensor, allowed: Tensor | None, nodes: Tensor | None = None) -> Heads:
-        """Heads at features, [..., width], or at `nodes` [...] of features [num_nodes, width]."""
-        logits, backward_logits, flows = (
-            head(features) if nodes is None else head(features).index_select(0, nodes.flatten()).unflatten(0, nodes.shape)
-            for head in (self.policy_head, self.backward_head, self.flow_head)
-        )
-        return Heads(
-            log_policy=masked_log_softmax(logits, allowed),
-            log_backward=torch.log_softmax(backward_logits, dim=-1),
-            log_flow=flows.squeeze(-1) + left * math.log(self.num_tokens),
-        )
 
     def _tree_heads(
         self,
@@ -204,16 +220,16 @@ class FlowNetwork(nn.Module):
         recording: Recording | None = None,
     ) -> Heads:
         """Heads at the first `num_levels` prefixes of every row, each distinct prefix evaluated once."""
-        sums = self._kmer_body.tree_sums(tree, num_levels, None if recording is None else recording.sums)
+        sums = self._kmer_body.tree_sums(tree, num_levels, recording)
         if recording is None:
             features = self._features(sums, context)
         else:
-            inner = [torch.cat(levels) for levels in zip(*recording.inner, strict=True)]
+            known = [torch.cat(levels) for levels in zip(*recording.made, strict=True)]
             before, beyond = sums.tensor_split([sum(map(len, recording.sums))])
-            features = self._features(before, context, inner)
+            features = self._features(before, context, known)
             if len(beyond):
                 features = torch.cat([features, self._features(beyond, context)])
-        return self._heads(features, left, allowed, tree.node_of(num_levels))
+        return Heads(self, features, left, allowed, tree.node_of(num_levels))
 
     @property
     def _kmer_body(self) -> PrefixBody:

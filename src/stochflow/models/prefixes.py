@@ -6,13 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
+
+
+# when so few rows could still be spared, finding them costs more than it saves
+_FEW_ROWS, _FEW_SHARE = 4, 16
 
 
 class PrefixTree:
     """The distinct prefixes of a batch of rows, level by level; `advance` adds a level.
 
-    A node is a prefix. Level 0 is the empty one. Nodes are numbered within their level.
+    A node is a prefix. Level 0 is the empty one. Nodes are numbered within their level. Once nearly all prefixes differ
+    every row gets a node of its own.
 
     Attributes:
         rows: per level, one row of the batch that begins with the node, [num_nodes].
@@ -47,30 +51,30 @@ class PrefixTree:
         """The rows so far, [batch, depth]."""
         return self._tokens[:, : self.depth]
 
+    def node_tokens(self, depth: int) -> Tensor:
+        """The prefixes of a level, [num_nodes, depth]."""
+        tokens, rows = self._tokens[:, :depth], self.rows[depth]
+        return tokens if rows is self._all else tokens.index_select(0, rows)
+
     @property
-    def node_tokens(self) -> Tensor:
-        """The prefixes of the last level, [num_nodes, depth]."""
-        rows = self.rows[-1]
-        return self.tokens if rows is self._all else self.tokens[rows]
+    def parted(self) -> bool:
+        """True when every row has a node of its own, now and on all levels to come."""
+        return self.rows[-1] is self._all
 
     def advance(self, column: Tensor) -> None:
         """Append one token per row, [batch]."""
         which = self.which[-1]
         self._tokens[:, self.depth] = column
-        if self.rows[-1] is self._all:  # all rows differ already, and always will
-            self.parents.append(which)
-            self.rows.append(self._all)
-            self.which.append(which)
-            return
-        nodes, which_next = (which * self._num_tokens + column).unique(return_inverse=True)
-        if len(nodes) == len(self._all):
-            self.parents.append(which)
-            self.rows.append(self._all)
-            self.which.append(self._all)
-            return
-        self.parents.append(nodes // self._num_tokens)
-        self.rows.append(torch.empty_like(nodes).scatter_(0, which_next, self._all))
-        self.which.append(which_next)
+        if not self.parted:
+            nodes, following = (which * self._num_tokens + column).unique(return_inverse=True)
+            if len(self._all) - len(nodes) > max(_FEW_ROWS, len(self._all) // _FEW_SHARE):
+                self.parents.append(nodes // self._num_tokens)
+                self.rows.append(torch.empty_like(nodes).scatter_(0, following, self._all))
+                self.which.append(following)
+                return
+        self.parents.append(which)
+        self.rows.append(self._all)
+        self.which.append(self._all)
 
     def node_of(self, num_levels: int) -> Tensor:
         """Number of every prefix of every row when all nodes are counted through, [batch, num_levels]."""
@@ -88,12 +92,14 @@ class Recording:
     Attributes:
         tree: the prefixes it was computed for.
         sums: first layer of every level, [num_nodes, width].
-        inner: per level, what each layer of the body made before its activation, [num_nodes, width].
+        indices: per level after the first, embedding rows that its last token added, [num_nodes] each.
+        made: per level, the `activations` of the trunk.
     """
 
     tree: PrefixTree
     sums: list[Tensor]
-    inner: list[list[Tensor]]
+    indices: list[list[Tensor]]
+    made: list[list[Tensor]]
 
 
 class TreeSums(torch.autograd.Function):
@@ -101,21 +107,28 @@ class TreeSums(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, weight: Tensor, start: Tensor, indices: list[Tensor], tree: PrefixTree, known: list[Tensor] | None
+        ctx: Any,
+        weight: Tensor,
+        start: Tensor,
+        indices: list[list[Tensor]],
+        tree: PrefixTree,
+        known: list[Tensor] | None,
     ) -> Tensor:
         """Sums of all nodes, [num_nodes, width].
 
         Args:
             weight: embeddings, [num_rows, width]; row 0 pads.
             start: sum of the empty prefix, [width].
-            indices: per level after the first, which rows its last token adds, [num_nodes, num_kmers].
+            indices: per level after the first, which rows its last token adds, [num_nodes] each.
             known: the sums of the first levels, if they have been computed already.
         """
         ctx.indices, ctx.tree, ctx.num_rows = indices, tree, len(weight)
         levels = list(known or [start.expand(len(tree.rows[0]), -1)])
         for depth in range(len(levels), len(indices) + 1):
-            parents, added = tree.parents[depth - 1], indices[depth - 1]
-            levels.append(functional.embedding_bag(added, weight, mode="sum").add_(levels[-1].index_select(0, parents)))
+            sums = levels[-1].index_select(0, tree.parents[depth - 1])
+            for column in indices[depth - 1]:
+                sums += weight.index_select(0, column)
+            levels.append(sums)
         return torch.cat(levels)
 
     @staticmethod
@@ -125,24 +138,7 @@ class TreeSums(torch.autograd.Function):
         levels = list(grad.clone().split([len(rows) for rows in tree.rows[: len(indices) + 1]]))
         grad_weight = grad.new_zeros(ctx.num_rows, grad.shape[1])
         for depth in range(len(indices), 0, -1):
-            for column in indices[depth - 1].unbind(dim=1):
+            for column in indices[depth - 1]:
                 grad_weight.index_add_(0, column, levels[depth])
             levels[depth - 1].index_add_(0, tree.parents[depth - 1], levels[depth])
-        grad_weight[0] = 0.0
         return grad_weight, levels[0].sum(dim=0), None, None, None
-
-
-class KnownLinear(torch.autograd.Function):
-    """A linear map whose result has been computed already; only its gradient is left to do."""
-
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, known: Tensor) -> Tensor:
-        """hidden·weightᵀ + bias, [rows, outputs], which is `known`."""
-        ctx.save_for_backward(hidden, weight)
-        return known.view_as(known)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        hidden, weight = ctx.saved_tensors
-        return grad @ weight, grad.T @ hidden, grad.sum(dim=0), None
