@@ -11,7 +11,7 @@ from stochflow.channels import Channel
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.models.prefixes import PrefixTree, Recording
+from stochflow.models.prefixes import SMALL_BATCH, PrefixTree, Recording
 
 
 class Sampler(Protocol):
@@ -38,7 +38,7 @@ class NetworkSampler:
     ) -> None:
         self._network, self._context = network, context
         self._records = records and isinstance(network.body, PrefixBody)
-        merge = context is None or context.ndim == 1
+        merge = batch_size >= SMALL_BATCH and (context is None or context.ndim == 1)
         self._tree = PrefixTree(network.num_tokens, network.length, batch_size, network.body.start.device, merge)
         self._sums = [network.body.begin(len(self._tree.rows[0]))]
         self._indices: list[list[Tensor]] = []
@@ -63,7 +63,7 @@ class NetworkSampler:
         tree.advance(outcomes.to(tree.which[-1].device))
         if tree.depth == self._network.length:
             return
-        sums = self._sums[-1].index_select(0, tree.parents[-1])
+        sums = tree.inherited(self._sums[-1], tree.depth)
         tokens = tree.node_tokens(tree.depth)
         if self._records and isinstance(body, PrefixBody):
             self._indices.append(body.last_indices(tokens))

@@ -66,7 +66,14 @@ class Descent:
     def step(self, loss: Tensor, learning_rate: float) -> None:
         self._gradient.zero_()
         loss.backward()
-        self._gradient.mul_((self._clip / (torch.linalg.vector_norm(self._gradient) + 1e-6)).clamp_max(1.0))
+        norm = float(torch.linalg.vector_norm(self._gradient))
+        if not math.isfinite(norm):
+            raise NumericsError(
+                f"the gradient of the loss became {norm}; the weights stay as they were; "
+                "train again with a lower optimiser.learning_rate or dynamics.learning_rate, or a larger reward.floor"
+            )
+        if norm > self._clip:
+            self._gradient.mul_(self._clip / (norm + 1e-6))
         adam(
             [self._flat],
             [self._gradient],
@@ -83,11 +90,6 @@ class Descent:
             eps=1e-8,
             maximize=False,
         )
-
-    @property
-    def finite(self) -> bool:
-        """Whether all weights are finite numbers."""
-        return bool(torch.isfinite(self._flat.sum()))
 
     def state_dict(self) -> State:
         """Moments and step counts by parameter number."""
@@ -227,7 +229,6 @@ class Loop(ABC):
         for terms in self.updates(fresh, progress):
             logged.append(require_finite(terms))
             self._descent.step(terms["loss"], learning_rate)
-        self.require_finite_weights()
         self.step += 1
         self.trajectories += len(fresh)
         self.seconds += time.perf_counter() - started
@@ -242,14 +243,6 @@ class Loop(ABC):
             **dynamics_record,
             **{name: sum(record[name] for record in logged) / len(logged) for name in (logged[0] if logged else ())},
         }
-
-    def require_finite_weights(self) -> None:
-        """Raise an error that names a weight that is not finite: a loss shows it only one update later."""
-        if self._descent.finite:
-            return
-        for part, module in self.modules().items():
-            for name, weight in module.named_parameters():
-                require_finite({f"{part}.{name}": weight.detach().sum()})
 
     def state_dict(self) -> State:
         """Everything needed to go on exactly here, as one flat dictionary of tensors."""

@@ -1,8 +1,8 @@
 """One body, three heads: the policy π, the backward policy π_B and the state flow log F."""
 
 import math
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
 from stochflow.models.conditioning import Conditioner
 from stochflow.models.masks import IntentionMask
-from stochflow.models.prefixes import PrefixTree, Recording
+from stochflow.models.prefixes import SMALL_BATCH, PrefixTree, Recording
 from stochflow.models.transformer import TransformerBody
 
 Body = PrefixBody | TransformerBody
@@ -29,10 +29,22 @@ class Heads:
     """
 
     def __init__(
-        self, network: "FlowNetwork", features: Tensor, left: Tensor, allowed: Tensor | None, nodes: Tensor | None
+        self,
+        network: "FlowNetwork",
+        features: Tensor,
+        left: Tensor,
+        allowed: Tensor | None,
+        by_row: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
-        """At features, [..., width], or at `nodes` [...] of features [num_nodes, width]."""
-        self._network, self._features, self._left, self._allowed, self._nodes = network, features, left, allowed, nodes
+        """At features, [..., width], or at features of nodes, [num_nodes, width], which `by_row` puts in their places.
+
+        Args:
+            left: decisions to come, [...].
+            allowed: what the mask says, [..., K].
+            by_row: [num_nodes, n] → [..., n].
+        """
+        self._network, self._features, self._by_row = network, features, by_row
+        self._left, self._allowed = left, allowed
 
     @cached_property
     def log_policy(self) -> Tensor:
@@ -48,8 +60,7 @@ class Heads:
 
     def _outputs(self, head: nn.Linear) -> Tensor:
         outputs = functional.linear(self._features, head.weight, head.bias)
-        nodes = self._nodes
-        return outputs if nodes is None else outputs.index_select(0, nodes.flatten()).unflatten(0, nodes.shape)
+        return outputs if self._by_row is None else self._by_row(outputs)
 
 
 class FlowNetwork(nn.Module):
@@ -109,8 +120,8 @@ class FlowNetwork(nn.Module):
         """
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
         left = self._steps_left(tokens)
-        if not self._may_merge(context) or len(tokens) < 2:
-            return Heads(self, self._features(self.body.prefix_sums(tokens), context), left, allowed, None)
+        if not self._may_merge(context) or len(tokens) < SMALL_BATCH:
+            return Heads(self, self._features(self.body.prefix_sums(tokens), context), left, allowed)
         return self._tree_heads(PrefixTree.of(tokens, self.num_tokens), tokens.shape[1] + 1, context, left, allowed)
 
     def recorded(self, recording: Recording, leaves: bool = True) -> Heads:
@@ -126,7 +137,7 @@ class FlowNetwork(nn.Module):
         left = self.length - depths
         if self.stop is not None:
             left = self._steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
-        return Heads(self, self._features(self.body.sums_at(tokens, depths), context), left, allowed, None)
+        return Heads(self, self._features(self.body.sums_at(tokens, depths), context), left, allowed)
 
     @torch.no_grad()
     def log_flow_of(self, tokens: Tensor) -> Tensor:
@@ -229,7 +240,7 @@ class FlowNetwork(nn.Module):
             features = self._features(before, context, known)
             if len(beyond):
                 features = torch.cat([features, self._features(beyond, context)])
-        return Heads(self, features, left, allowed, tree.node_of(num_levels))
+        return Heads(self, features, left, allowed, partial(tree.by_row, num_levels=num_levels))
 
     @property
     def _kmer_body(self) -> PrefixBody:

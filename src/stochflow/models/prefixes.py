@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 
 # when so few rows could still be spared, finding them costs more than it saves
 _FEW_ROWS, _FEW_SHARE = 4, 16
+SMALL_BATCH = 32  # below it, finding shared prefixes costs more than it saves from the start
 
 
 class PrefixTree:
@@ -28,8 +29,7 @@ class PrefixTree:
         self._num_tokens, self._merge = num_tokens, merge
         self._tokens = torch.empty(batch_size, length, dtype=torch.int64, device=device)
         self._all = torch.arange(batch_size, device=device)
-        num_roots = 1 if merge else batch_size
-        self.rows = [self._all[:num_roots]]
+        self.rows = [self._all[:1] if merge else self._all]
         self.parents: list[Tensor] = []
         self.which = [torch.zeros_like(self._all) if merge else self._all]
 
@@ -56,6 +56,12 @@ class PrefixTree:
         tokens, rows = self._tokens[:, :depth], self.rows[depth]
         return tokens if rows is self._all else tokens.index_select(0, rows)
 
+    def inherited(self, values: Tensor, depth: int) -> Tensor:
+        """What the nodes of a level have from their parents; [num_parents, n] → [num_nodes, n]."""
+        if self.rows[depth - 1] is self.rows[depth]:
+            return values
+        return values.index_select(0, self.parents[depth - 1])
+
     @property
     def parted(self) -> bool:
         """True when every row has a node of its own, now and on all levels to come."""
@@ -76,13 +82,16 @@ class PrefixTree:
         self.rows.append(self._all)
         self.which.append(self._all)
 
-    def node_of(self, num_levels: int) -> Tensor:
-        """Number of every prefix of every row when all nodes are counted through, [batch, num_levels]."""
+    def by_row(self, values: Tensor, num_levels: int) -> Tensor:
+        """Values of the nodes of the first levels, level by level, at the rows; [num_nodes, n] → [batch, levels, n]."""
+        if self.rows[0] is self._all:
+            return values.view(num_levels, len(self._all), -1).transpose(0, 1)
         columns, first = [], 0
         for level in range(num_levels):
             columns.append(self.which[level] + first)
             first += len(self.rows[level])
-        return torch.stack(columns, dim=1)
+        nodes = torch.stack(columns, dim=1)
+        return values.index_select(0, nodes.flatten()).view(*nodes.shape, -1)
 
 
 @dataclass(frozen=True)
@@ -125,9 +134,9 @@ class TreeSums(torch.autograd.Function):
         ctx.indices, ctx.tree, ctx.num_rows = indices, tree, len(weight)
         levels = list(known or [start.expand(len(tree.rows[0]), -1)])
         for depth in range(len(levels), len(indices) + 1):
-            sums = levels[-1].index_select(0, tree.parents[depth - 1])
+            sums = tree.inherited(levels[-1], depth)
             for column in indices[depth - 1]:
-                sums += weight.index_select(0, column)
+                sums = sums + weight.index_select(0, column)
             levels.append(sums)
         return torch.cat(levels)
 
@@ -140,5 +149,8 @@ class TreeSums(torch.autograd.Function):
         for depth in range(len(indices), 0, -1):
             for column in indices[depth - 1]:
                 grad_weight.index_add_(0, column, levels[depth])
-            levels[depth - 1].index_add_(0, tree.parents[depth - 1], levels[depth])
+            if tree.rows[depth - 1] is tree.rows[depth]:
+                levels[depth - 1].add_(levels[depth])
+            else:
+                levels[depth - 1].index_add_(0, tree.parents[depth - 1], levels[depth])
         return grad_weight, levels[0].sum(dim=0), None, None, None

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -27,9 +29,10 @@ class ScoreMemory:
         self._scores = torch.empty(0, dtype=torch.float64)
         self._counts = torch.empty(0, dtype=torch.float64)
         self._reward = reward
-        self._table: Tensor | None = None
+        # in numpy, whose operations on a handful of numbers cost a fraction of torch's
+        self._table: npt.NDArray[np.float64] | None = None
         if reward is None and num_tokens**length <= _MAX_TABLE:
-            self._table = torch.full((num_tokens**length,), torch.nan, dtype=torch.float64)
+            self._table = np.full(num_tokens**length, np.nan)
             self._powers = num_tokens ** torch.arange(length - 1, -1, -1)
         self._waiting: list[tuple[Tensor, Tensor]] = []  # sequences and scores that the trie does not have yet
         self._num_waiting = 0
@@ -89,15 +92,16 @@ class ScoreMemory:
         """
         if self._reward is not None:
             return self._measure(sequences, oracle, self._reward)
-        unseen = sequences[self._new_rows(sequences)]
-        if len(unseen):
+        rows = self._new_rows(sequences)
+        if len(rows):
+            unseen = sequences[rows]
             # checked before anything is stored: a failing oracle must not leave half an entry behind
             # … and the oracle gets a copy, so that what it does to its input stays with it
             scores = checked_scores(oracle(unseen.clone()), len(unseen))
             if self._table is None:
                 self._store(unseen, scores)
             else:
-                self._table[self._codes(unseen)] = scores
+                self._table[self._codes(unseen)] = scores.numpy()
                 self._waiting.append((unseen, scores))
                 self._num_waiting += len(unseen)
         return self.lookup(sequences)
@@ -110,18 +114,17 @@ class ScoreMemory:
 
     def _new_rows(self, sequences: Tensor) -> Tensor:
         """The first row of every sequence that was never paid for, sequences in lexicographic order; [num_new]."""
-        if self._table is None:
-            unseen = (self._trie.find(sequences) < 0).nonzero().squeeze(-1)
-            distinct, which = sequences[unseen].unique(dim=0, return_inverse=True)
-        else:
+        if self._table is not None:
             codes = self._codes(sequences)
-            unseen = self._table[codes].isnan().nonzero().squeeze(-1)
-            distinct, which = codes[unseen].unique(return_inverse=True)
+            new = np.flatnonzero(np.isnan(self._table[codes]))
+            return torch.from_numpy(new[np.unique(codes[new], return_index=True)[1]])
+        unseen = (self._trie.find(sequences) < 0).nonzero().squeeze(-1)
+        distinct, which = sequences[unseen].unique(dim=0, return_inverse=True)
         return torch.full((len(distinct),), len(sequences)).scatter_reduce(0, which, unseen, "amin")
 
-    def _codes(self, sequences: Tensor) -> Tensor:
+    def _codes(self, sequences: Tensor) -> npt.NDArray[np.int64]:
         """Place of each sequence in lexicographic order, [batch]."""
-        return sequences @ self._powers
+        return (sequences @ self._powers).numpy()
 
     def _measure(self, sequences: Tensor, oracle: Callable[[Tensor], Tensor], reward: Reward) -> Tensor:
         scores = checked_scores(oracle(sequences.clone()), len(sequences))
@@ -136,7 +139,7 @@ class ScoreMemory:
     def lookup(self, sequences: Tensor) -> Tensor:
         """Remembered scores, NaN where none was paid for; [batch, L] → [batch]."""
         if self._table is not None:
-            return self._table[self._codes(sequences)]
+            return torch.from_numpy(self._table[self._codes(sequences)])
         indices = self._trie.find(sequences)
         scores = torch.full((len(sequences),), torch.nan, dtype=torch.float64)
         scores[indices >= 0] = self._scores[indices[indices >= 0]]
@@ -152,8 +155,8 @@ class ScoreMemory:
         if self._reward is not None:
             self._counts = state["counts"]
         if self._table is not None:
-            self._table.fill_(torch.nan)
-            self._table[self._codes(self._trie.sequences)] = self._scores
+            self._table.fill(np.nan)
+            self._table[self._codes(self._trie.sequences)] = self._scores.numpy()
 
 
 def checked_scores(scores: object, expected: int) -> Tensor:
