@@ -132,20 +132,20 @@ def test_the_network_sampler_gives_the_policy_of_the_prefix_it_stands_on(generat
 
 def test_the_default_behaviour_is_the_policy() -> None:
     log_policy = torch.tensor([[0.5, 0.3, 0.2], [1.0, 1e-30, 1e-30]], dtype=torch.float64).log()
-    torch.testing.assert_close(Exploration().behaviour(log_policy), log_policy)
+    torch.testing.assert_close(Exploration().behaviour(log_policy), log_policy.exp())
     walk = walk_with(NEVER_LAST, noiseless(3))
     assert_shares(token_counts(walk.intentions), NEVER_LAST)
 
 
 def test_epsilon_mixes_in_the_uniform_and_temperature_flattens() -> None:
     log_policy = NEVER_LAST.clamp_min(1e-30).log()
-    mixed = Exploration(epsilon=0.3).behaviour(log_policy).exp()
+    mixed = Exploration(epsilon=0.3).behaviour(log_policy)
     torch.testing.assert_close(mixed, torch.tensor([0.625, 0.275, 0.1], dtype=torch.float64))
     # √¾ : √¼ = √3 : 1
-    flat = Exploration(temperature=2.0).behaviour(log_policy).exp()
+    flat = Exploration(temperature=2.0).behaviour(log_policy)
     share = math.sqrt(3) / (1 + math.sqrt(3))
     torch.testing.assert_close(flat, torch.tensor([share, 1 - share, 0.0], dtype=torch.float64), atol=1e-12, rtol=0)
-    both = Exploration(epsilon=0.3, temperature=2.0).behaviour(log_policy).exp()
+    both = Exploration(epsilon=0.3, temperature=2.0).behaviour(log_policy)
     torch.testing.assert_close(both, 0.7 * flat + 0.1, atol=1e-12, rtol=0)
 
 
@@ -154,7 +154,7 @@ def test_epsilon_mixes_in_the_uniform_and_temperature_flattens() -> None:
 )
 def test_intentions_are_drawn_from_the_behaviour(exploration: Exploration) -> None:
     walk = walk_with(NEVER_LAST, uniform_slip(3, 0.5), exploration=exploration)
-    expected = exploration.behaviour(NEVER_LAST.clamp_min(1e-30).log()).exp()
+    expected = exploration.behaviour(NEVER_LAST.clamp_min(1e-30).log())
     assert_shares(token_counts(walk.intentions), expected)
     assert (expected - NEVER_LAST).abs().max() > 0.05
 
@@ -165,8 +165,8 @@ def test_the_behaviours_log_probability_is_kept() -> None:
     walk = network_walk(network, uniform_slip(NUM_TOKENS, 0.5), **exploration)
     with torch.no_grad():
         log_policy = network.all_prefixes(walk.outcomes).log_policy[:, :-1]
-    log_behaviour = Exploration(**exploration).behaviour(log_policy)
-    expected = log_behaviour.gather(-1, walk.intentions.unsqueeze(-1)).squeeze(-1)
+    behaviour = Exploration(**exploration).behaviour(log_policy)
+    expected = behaviour.gather(-1, walk.intentions.unsqueeze(-1)).squeeze(-1).log()
     torch.testing.assert_close(walk.log_behaviour, expected, atol=1e-5, rtol=0)
     assert bool(walk.valid.all())
 

@@ -63,7 +63,7 @@ class Channel:
         if self.slip == 0.0:
             return intentions
         cumulative = self._cumulative[position if len(self.matrices) > 1 else 0].index_select(0, intentions)
-        uniform = torch.rand(len(intentions), 1, generator=generator, dtype=torch.float64)
+        uniform = torch.rand((len(intentions), 1), generator=generator, dtype=torch.float64)
         return (uniform >= cumulative).sum(dim=-1)
 
     def entropies(self) -> Tensor:

@@ -102,6 +102,9 @@ class ModelConfig(Settings):
         min_length=1,
         description="k-mer lengths embedded along the prefix; null suits them to alphabet and length (kmer).",
     )
+    trunk: Literal["residual", "plain"] = Field(
+        "residual", description="Layers behind the embedding: residual with norm and GELU, or a plain ReLU MLP (kmer)."
+    )
     width: int = Field(128, ge=1, le=2**14, description="Width of the body.")
     num_layers: int = Field(2, ge=0, le=64, description="Residual layers or attention blocks after the embedding.")
     heads: int = Field(4, ge=1, description="Attention heads; they divide the width (transformer).")

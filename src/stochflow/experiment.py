@@ -207,7 +207,7 @@ def make_network(model: ModelConfig, task: Task) -> FlowNetwork:
             f"tables for model.kmers {list(kmers)} are too large for {task.length} positions and {task.num_tokens} "
             "letters; set model.kmers to null or to fewer and shorter ones, or lower model.width"
         )
-    return FlowNetwork(*shape, kmers, model.width, model.num_layers)
+    return FlowNetwork(*shape, kmers, model.width, model.num_layers, plain=model.trunk == "plain")
 
 
 def _check_alphabet(task: Task, config: Config) -> None:
@@ -322,13 +322,15 @@ def torch_threads(num_threads: int) -> Iterator[None]:
 
     Without oneDNN, whose fixed cost per activation is several times that of torch's own on matrices of a few rows.
     """
-    before = torch.get_num_threads()
+    before, one_dnn = torch.get_num_threads(), torch.backends.mkldnn.enabled
     torch.set_num_threads(num_threads)
+    torch.backends.mkldnn.enabled = False
     try:
-        with threadpool_limits(num_threads, user_api="blas"), torch.backends.mkldnn.flags(enabled=False):
+        with threadpool_limits(num_threads, user_api="blas"):
             yield
     finally:
         torch.set_num_threads(before)
+        torch.backends.mkldnn.enabled = one_dnn
 
 
 def _mean_of_known(sampled: Sampled) -> float | None:

@@ -11,7 +11,7 @@ from stochflow.channels import Channel
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.models.prefixes import SMALL_BATCH, PrefixTree, Recording
+from stochflow.models.prefixes import PrefixTree, Recording, num_complete_levels
 
 
 class Sampler(Protocol):
@@ -33,43 +33,59 @@ class NetworkSampler:
     With `records` it keeps what was computed, for a loss at the same weights.
     """
 
+    @torch.no_grad()
     def __init__(
         self, network: FlowNetwork, batch_size: int, context: Tensor | None = None, records: bool = False
     ) -> None:
         self._network, self._context = network, context
-        self._records = records and isinstance(network.body, PrefixBody)
-        merge = batch_size >= SMALL_BATCH and (context is None or context.ndim == 1)
-        self._tree = PrefixTree(network.num_tokens, network.length, batch_size, network.body.start.device, merge)
-        self._sums = [network.body.begin(len(self._tree.rows[0]))]
+        body, device = network.body, network.body.start.device
+        apart = context is not None and context.ndim > 1
+        self._records = records and isinstance(body, PrefixBody)
+        num_complete = 0
+        if isinstance(body, PrefixBody) and network.mask is None and not apart:
+            num_complete = num_complete_levels(network.num_tokens, network.length, batch_size)
+        self._tree = PrefixTree(network.num_tokens, batch_size, device, num_complete, apart)
+        self._sums: list[Tensor] = []
         self._indices: list[list[Tensor]] = []
+        if isinstance(body, PrefixBody) and not apart:
+            self._sums, self._indices = body.complete_sums(num_complete)
+        else:
+            self._sums = [body.begin(self._tree.sizes[0])]
         self._made: list[list[Tensor]] = []
+        self._ready: list[Tensor] = []
 
     def log_policy(self) -> Tensor:
-        tree, network = self._tree, self._network
-        made: list[Tensor] | None = None
-        if self._records:
-            self._made.append(made := [])
-        allowed = None if network.mask is None else network.allowed(tree.node_tokens(tree.depth))
-        log_policy = network.log_policy(self._sums[-1], self._context, allowed, made)
+        tree, mask = self._tree, self._network.mask
+        if len(self._ready) <= tree.depth:
+            levels = self._sums[len(self._ready) - len(self._sums) :] if self._records else self._sums
+            allowed = None if mask is None else mask.next(tree.node_tokens(tree.depth))
+            made: list[Tensor] | None = None
+            if self._records:
+                self._made.append(made := [])
+            together = levels[0] if len(levels) == 1 else torch.cat(levels)
+            log_policies = self._network.log_policy(together, self._context, allowed, made)
+            self._ready += log_policies.split([len(level) for level in levels]) if len(levels) > 1 else [log_policies]
+        log_policy = self._ready[tree.depth]
         return (log_policy if tree.parted else log_policy.index_select(0, tree.which[-1])).cpu()
 
     def allowed(self) -> Tensor | None:
-        if self._network.mask is None:
-            return None
-        return self._network.mask.next(self._tree.tokens).cpu()
+        mask = self._network.mask
+        return None if mask is None else mask.next(self._tree.tokens).cpu()
 
     def advance(self, outcomes: Tensor) -> None:
         tree, body = self._tree, self._network.body
         tree.advance(outcomes.to(tree.which[-1].device))
-        if tree.depth == self._network.length:
+        if len(self._ready) > tree.depth or tree.depth == self._network.length:
             return
         sums = tree.inherited(self._sums[-1], tree.depth)
-        tokens = tree.node_tokens(tree.depth)
-        if self._records and isinstance(body, PrefixBody):
-            self._indices.append(body.last_indices(tokens))
-            self._sums.append(body.add(sums, self._indices[-1]))
+        if isinstance(body, PrefixBody):
+            indices = body.last_indices(tree.node_columns(tree.depth))
+            grown = body.add(sums, indices)
+            if self._records:
+                self._indices.append(indices)
+            self._sums = [*self._sums, grown] if self._records else [grown]
         else:
-            self._sums = [body.extend(sums, tokens)]
+            self._sums = [body.extend(sums, tree.node_tokens(tree.depth))]
 
     def recording(self) -> Recording | None:
         """What the network computed at all proper prefixes, once every token has been drawn; None if not kept."""
@@ -86,7 +102,7 @@ class Exploration:
 
     def behaviour(self, log_policy: Tensor, allowed: Tensor | None = None) -> Tensor:
         """(1 − ε)·softmax(log π/temperature) + ε/K, over the allowed intentions alone; [batch, K] each."""
-        if self.temperature != 1.0:
+        if self.temperature != 1.0 or allowed is not None:
             log_policy = masked_log_softmax(log_policy / self.temperature, allowed)
         if self.epsilon == 0.0:
             return log_policy.exp()
@@ -125,15 +141,16 @@ def rollout(
     start_depths = _start_depths(batch_size, length, exploration.restarts, generators["policy"])
     valid = start_depths.unsqueeze(-1) <= torch.arange(length)
     steps = []
-    for depth in range(length):
-        behaviour = exploration.behaviour(sampler.log_policy(), sampler.allowed())
-        intentions = draw(behaviour, generators["policy"])
-        outcomes = channel.sample(intentions, depth, generators["channel"])
-        if exploration.restarts:
-            anything = torch.randint(channel.num_tokens, (batch_size,), generator=generators["policy"])
-            outcomes = torch.where(valid[:, depth], outcomes, anything)
-        sampler.advance(outcomes)
-        steps.append((intentions, outcomes, behaviour))
+    with torch.inference_mode():
+        for depth in range(length):
+            behaviour = exploration.behaviour(sampler.log_policy(), sampler.allowed())
+            intentions = draw(behaviour, generators["policy"])
+            outcomes = channel.sample(intentions, depth, generators["channel"])
+            if exploration.restarts:
+                anything = torch.randint(channel.num_tokens, (batch_size,), generator=generators["policy"])
+                outcomes = torch.where(valid[:, depth], outcomes, anything)
+            sampler.advance(outcomes)
+            steps.append((intentions, outcomes, behaviour))
     intentions, outcomes, behaviour = (torch.stack(column, dim=1) for column in zip(*steps, strict=True))
     chosen = behaviour.gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
     return Walk(intentions, outcomes, valid, torch.where(valid, chosen.log(), 0.0))

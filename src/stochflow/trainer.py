@@ -23,6 +23,7 @@ Record = dict[str, float]
 State = dict[str, Tensor]
 
 _DYNAMICS_FINAL_SHARE = 0.1
+_CACHE_LINE = 16  # numbers
 # a budget of oracle calls ends after so many steps in a row without a new design: perhaps there are no more
 MAX_IDLE_STEPS = 100
 
@@ -53,15 +54,22 @@ class Descent:
 
     def __init__(self, parameters: list[nn.Parameter], clip: float) -> None:
         self._clip = clip
-        self._sizes = [weight.numel() for weight in parameters]
-        self._flat = torch.cat([weight.detach().flatten() for weight in parameters])
-        self._gradient = torch.zeros_like(self._flat)
-        values, gradients = self._flat.split(self._sizes), self._gradient.split(self._sizes)
-        for weight, value, gradient in zip(parameters, values, gradients, strict=True):
-            weight.data = value.view_as(weight)
-            weight.grad = gradient.view_as(weight)
-        self._first, self._second = torch.zeros_like(self._flat), torch.zeros_like(self._flat)
+        self._shapes = [weight.shape for weight in parameters]
+        # every parameter begins where a cache line does, as it would by itself
+        total = sum(_padded(weight.numel()) for weight in parameters)
+        first = parameters[0].detach()
+        self._flat, self._gradient, self._first, self._second = (first.new_zeros(total) for _ in range(4))
         self._num_steps = torch.zeros(())
+        for weight, value, gradient in zip(
+            parameters, self._parts(self._flat), self._parts(self._gradient), strict=True
+        ):
+            weight.data = value.copy_(weight.detach())
+            weight.grad = gradient
+
+    def _parts(self, flat: Tensor) -> list[Tensor]:
+        """What belongs to each parameter, in its shape."""
+        parts = flat.split([_padded(shape.numel()) for shape in self._shapes])
+        return [part[: shape.numel()].view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def step(self, loss: Tensor, learning_rate: float) -> None:
         self._gradient.zero_()
@@ -91,9 +99,13 @@ class Descent:
             maximize=False,
         )
 
+    def require_finite(self) -> None:
+        """Raise an error when a weight is not finite: a loss shows it only one update later."""
+        require_finite({"sum of all weights": self._flat.sum()})
+
     def state_dict(self) -> State:
         """Moments and step counts by parameter number."""
-        moments = zip(self._first.split(self._sizes), self._second.split(self._sizes), strict=True)
+        moments = zip(self._parts(self._first), self._parts(self._second), strict=True)
         return {
             f"{index}.{name}": value
             for index, (first, second) in enumerate(moments)
@@ -102,9 +114,16 @@ class Descent:
 
     def load_state_dict(self, state: State) -> None:
         for name, moments in (("exp_avg", self._first), ("exp_avg_sq", self._second)):
-            for index, part in enumerate(moments.split(self._sizes)):
-                part.copy_(state[f"{index}.{name}"].flatten())
-        self._num_steps = state["0.step"].clone()
+            for index, part in enumerate(self._parts(moments)):
+                if (key := f"{index}.{name}") in state:  # a weight that never had a gradient may have none
+                    part.copy_(state[key])
+        self._num_steps = next(
+            (value for key, value in state.items() if key.endswith(".step")), torch.zeros(())
+        ).clone()
+
+
+def _padded(num: int) -> int:
+    return -(-num // _CACHE_LINE) * _CACHE_LINE
 
 
 class DynamicsFitter:
@@ -229,6 +248,7 @@ class Loop(ABC):
         for terms in self.updates(fresh, progress):
             logged.append(require_finite(terms))
             self._descent.step(terms["loss"], learning_rate)
+        self._descent.require_finite()
         self.step += 1
         self.trajectories += len(fresh)
         self.seconds += time.perf_counter() - started

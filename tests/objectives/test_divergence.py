@@ -70,7 +70,8 @@ class Tables:
     def all_prefixes(self, tokens: Tensor) -> Heads:
         rows = prefix_rows(tokens)
         log_policy = torch.log_softmax(self.logits, dim=-1)[rows[:, :2]]
-        nothing = torch.full((len(tokens), 1, 2), torch.nan, dtype=self.logits.dtype)  # a leaf decides nothing
+        num_leaves = tokens.shape[1] + 1 - log_policy.shape[1]
+        nothing = torch.full((len(tokens), num_leaves, 2), torch.nan, dtype=self.logits.dtype)  # a leaf decides nothing
         return Heads(torch.cat([log_policy, nothing], dim=1), torch.empty(0), self.log_flow[rows])
 
     def child_log_flows(self, tokens: Tensor) -> Tensor:

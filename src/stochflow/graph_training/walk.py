@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from stochflow.graphs.graph import Graph
-from stochflow.rollout import Exploration, draw, Walk
+from stochflow.rollout import Exploration, Walk, draw
 
 
 @torch.no_grad()

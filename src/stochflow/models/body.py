@@ -1,12 +1,15 @@
 """The body: features of every prefix of a batch of sequences in one pass."""
 
+from collections.abc import Sequence
+from functools import lru_cache
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from stochflow.kmers import kmer_buckets
-from stochflow.models.prefixes import PrefixTree, Recording, TreeSums
-from stochflow.models.trunk import Trunk, activations
+from stochflow.models.prefixes import PrefixTree, Recording, TreeSums, all_prefixes
+from stochflow.models.trunk import PlainTrunk, ResidualTrunk, plain_activations, residual_activations
 
 MAX_BUCKETS = 4096
 _EMBEDDING_SCALE = 0.1
@@ -18,7 +21,7 @@ def num_rows(num_tokens: int, length: int, kmers: tuple[int, ...]) -> int:
 
 
 class PrefixBody(nn.Module):
-    """Sum of position-specific k-mer embeddings along the prefix, then a residual MLP.
+    """Sum of position-specific k-mer embeddings along the prefix, then an MLP: residual with a norm, or plain.
 
     With `kmers=(1,)` the sum is the first layer of an MLP on one-hot prefixes. Longer k-mers let that layer see
     neighbouring letters together. A k-mer belongs to the position where it ends, so extending a prefix adds one
@@ -27,7 +30,9 @@ class PrefixBody(nn.Module):
 
     offsets: Tensor
 
-    def __init__(self, num_tokens: int, length: int, kmers: tuple[int, ...], width: int, num_layers: int) -> None:
+    def __init__(
+        self, num_tokens: int, length: int, kmers: tuple[int, ...], width: int, num_layers: int, plain: bool = False
+    ) -> None:
         super().__init__()
         self.num_tokens, self.length, self.width = num_tokens, length, width
         self.kmers = tuple(k for k in kmers if k <= length)
@@ -41,7 +46,7 @@ class PrefixBody(nn.Module):
         self.register_buffer("offsets", torch.tensor(offsets), persistent=False)
         self.embedding = nn.Embedding(num_rows(num_tokens, length, self.kmers), width, padding_idx=0)
         self.start = nn.Parameter(torch.zeros(width))
-        self.norm = nn.LayerNorm(width)
+        self.norm = None if plain else nn.LayerNorm(width)
         self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(num_layers))
 
     def initialise(self, generator: torch.Generator) -> None:
@@ -94,6 +99,22 @@ class PrefixBody(nn.Module):
         start = self.start.expand(len(tokens), 1, -1)
         return torch.cat([start, terms], dim=1).cumsum(dim=1)
 
+    def complete_sums(self, num_levels: int) -> tuple[list[Tensor], list[list[Tensor]]]:
+        """Sums of all prefixes of up to so many tokens, and the embedding rows that their last tokens added.
+
+        Returns:
+            per level, the empty prefix first, [K^t, width]; and per level after it, [K^t] for every k there is.
+        """
+        sums, indices = [self.begin(1)], []
+        for depth in range(1, num_levels + 1):
+            indices.append(self._complete_indices(depth, self.start.device))
+            sums.append(self.add(sums[-1].repeat_interleave(self.num_tokens, dim=0), indices[-1]))
+        return sums, indices
+
+    @lru_cache(maxsize=64)  # noqa: B019  # a few small tables for as long as anything remembers the network
+    def _complete_indices(self, depth: int, device: torch.device) -> list[Tensor]:
+        return self.last_indices(all_prefixes(self.num_tokens, depth, device).unbind(dim=1))
+
     def tree_sums(self, tree: PrefixTree, num_levels: int, recording: Recording | None = None) -> Tensor:
         """Sums of the distinct prefixes of a batch, level by level; → [num_nodes, width].
 
@@ -102,7 +123,7 @@ class PrefixBody(nn.Module):
         """
         indices = [] if recording is None else list(recording.indices)
         for depth in range(len(indices) + 1, num_levels):
-            indices.append(self.last_indices(tree.node_tokens(depth)))
+            indices.append(self.last_indices(tree.node_columns(depth)))
         known = None if recording is None else recording.sums
         return TreeSums.apply(self.embedding.weight, self.start, indices, tree, known)
 
@@ -132,7 +153,7 @@ class PrefixBody(nn.Module):
 
     def extend(self, sums: Tensor, tokens: Tensor) -> Tensor:
         """Sums after one more token, where `tokens` [batch, time] ends with it; [batch, width] → same."""
-        return self.add(sums, self.last_indices(tokens))
+        return self.add(sums, self.last_indices(tokens.unbind(dim=1)))
 
     def add(self, sums: Tensor, indices: list[Tensor]) -> Tensor:
         """Sums and further embedding rows, [batch] each; [batch, width] → same."""
@@ -141,31 +162,42 @@ class PrefixBody(nn.Module):
             sums = sums + weight.index_select(0, column)
         return sums
 
-    def last_indices(self, tokens: Tensor) -> list[Tensor]:
-        """Embedding rows of the k-mers that end with the last token; [batch, time] → [batch] for every k there is."""
-        position = tokens.shape[1] - 1
+    def last_indices(self, tokens: Sequence[Tensor]) -> list[Tensor]:
+        """Embedding rows of the k-mers that end with the last token; [batch] per position → [batch] per k there is."""
+        position = len(tokens) - 1
         columns = []
         for row, k in enumerate(self.kmers):
             if k <= position + 1:
-                codes = tokens[:, position + 1 - k]
+                codes = tokens[position + 1 - k]
                 for place in range(position + 2 - k, position + 1):
-                    codes = codes * self.num_tokens + tokens[:, place]
+                    codes = codes * self.num_tokens + tokens[place]
                 columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self._first_rows[row][position])
         return columns
 
     def features(self, sums: Tensor) -> Tensor:
-        """Trunk on summed embeddings; [..., width] → [..., width]."""
+        """Layers behind the first one; [..., width] → [..., width]."""
+        if self.norm is None:
+            hidden = sums.relu()
+            for layer in self.layers:
+                hidden = layer(hidden).relu()
+            return hidden
         hidden = functional.gelu(self.norm(sums))
         for layer in self.layers:
             hidden = hidden + functional.gelu(layer(hidden))
         return hidden
 
-    def trunk_features(self, sums: Tensor, known: list[Tensor] | None = None) -> Tensor:
-        """The same for [rows, width] with the gradient of `Trunk`; `known` are the activations, if they are known."""
-        weights = [parameter for layer in (self.norm, *self.layers) for parameter in (layer.weight, layer.bias)]
-        return Trunk.apply(known, sums, *weights)
+    def fused_features(self, sums: Tensor, known: list[Tensor] | None = None) -> Tensor:
+        """The same for [rows, width], the gradient written out; `known` are the activations, if they are known."""
+        weights = [weight for pair in self._layers() for weight in pair]
+        if self.norm is None:
+            return PlainTrunk.apply(known, sums, *weights)
+        return ResidualTrunk.apply(known, sums, self.norm.weight, self.norm.bias, *weights)
 
     def activations(self, sums: Tensor) -> list[Tensor]:
-        """Everything that the trunk computes, its features last; [rows, width] → [rows, width] for most."""
-        layers = [(layer.weight, layer.bias) for layer in self.layers]
-        return activations(sums, (self.norm.weight, self.norm.bias), layers)
+        """Everything that the layers compute, the features last; [rows, width] → see `trunk`."""
+        if self.norm is None:
+            return plain_activations(sums, self._layers())
+        return residual_activations(sums, self.norm.weight, self.norm.bias, self._layers())
+
+    def _layers(self) -> list[tuple[Tensor, Tensor]]:
+        return [(layer.weight, layer.bias) for layer in self.layers]

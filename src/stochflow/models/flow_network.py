@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cached_property, partial
+from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +20,8 @@ Body = PrefixBody | TransformerBody
 _BLOCK = 2**22  # numbers in the features of one block: sixteen megabytes
 
 
-class Heads:
-    """Outputs for a batch of prefixes with any leading shape, each computed when it is asked for.
+class Heads(NamedTuple):
+    """Outputs for a batch of prefixes with any leading shape.
 
     Attributes:
         log_policy: log π(a|s), [..., K] (`pol_logits`).
@@ -28,39 +29,9 @@ class Heads:
         log_flow: log F(s), [...] (`log_flows`).
     """
 
-    def __init__(
-        self,
-        network: "FlowNetwork",
-        features: Tensor,
-        left: Tensor,
-        allowed: Tensor | None,
-        by_row: Callable[[Tensor], Tensor] | None = None,
-    ) -> None:
-        """At features, [..., width], or at features of nodes, [num_nodes, width], which `by_row` puts in their places.
-
-        Args:
-            left: decisions to come, [...].
-            allowed: what the mask says, [..., K].
-            by_row: [num_nodes, n] → [..., n].
-        """
-        self._network, self._features, self._by_row = network, features, by_row
-        self._left, self._allowed = left, allowed
-
-    @cached_property
-    def log_policy(self) -> Tensor:
-        return masked_log_softmax(self._outputs(self._network.policy_head), self._allowed)
-
-    @cached_property
-    def log_backward(self) -> Tensor:
-        return torch.log_softmax(self._outputs(self._network.backward_head), dim=-1)
-
-    @cached_property
-    def log_flow(self) -> Tensor:
-        return self._outputs(self._network.flow_head).squeeze(-1) + self._left * math.log(self._network.num_tokens)
-
-    def _outputs(self, head: nn.Linear) -> Tensor:
-        outputs = functional.linear(self._features, head.weight, head.bias)
-        return outputs if self._by_row is None else self._by_row(outputs)
+    log_policy: Tensor
+    log_backward: Tensor
+    log_flow: Tensor
 
 
 class FlowNetwork(nn.Module):
@@ -94,10 +65,11 @@ class FlowNetwork(nn.Module):
         num_layers: int,
         body: TransformerBody | None = None,
         context_width: int = 0,
+        plain: bool = False,
     ) -> None:
         super().__init__()
         self.num_tokens, self.length = num_tokens, length
-        self.body: Body = PrefixBody(num_tokens, length, kmers, width, num_layers) if body is None else body
+        self.body: Body = PrefixBody(num_tokens, length, kmers, width, num_layers, plain) if body is None else body
         self.policy_head = nn.Linear(width, num_tokens)
         self.backward_head = nn.Linear(width, num_tokens)
         self.flow_head = nn.Linear(width, 1)
@@ -121,7 +93,7 @@ class FlowNetwork(nn.Module):
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
         left = self._steps_left(tokens)
         if not self._may_merge(context) or len(tokens) < SMALL_BATCH:
-            return Heads(self, self._features(self.body.prefix_sums(tokens), context), left, allowed)
+            return self._heads(self._features(self.body.prefix_sums(tokens), context), left, allowed)
         return self._tree_heads(PrefixTree.of(tokens, self.num_tokens), tokens.shape[1] + 1, context, left, allowed)
 
     def recorded(self, recording: Recording, leaves: bool = True) -> Heads:
@@ -137,7 +109,7 @@ class FlowNetwork(nn.Module):
         left = self.length - depths
         if self.stop is not None:
             left = self._steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
-        return Heads(self, self._features(self.body.sums_at(tokens, depths), context), left, allowed)
+        return self._heads(self._features(self.body.sums_at(tokens, depths), context), left, allowed)
 
     @torch.no_grad()
     def log_flow_of(self, tokens: Tensor) -> Tensor:
@@ -211,7 +183,7 @@ class FlowNetwork(nn.Module):
 
     def _features(self, sums: Tensor, context: Tensor | None, known: list[Tensor] | None = None) -> Tensor:
         if self.fused and sums.ndim == 2 and isinstance(self.body, PrefixBody):
-            return self._conditioned(self.body.trunk_features(sums, known), context)
+            return self._conditioned(self.body.fused_features(sums, known), context)
         return self._conditioned(self.body.features(sums), context)
 
     def _conditioned(self, features: Tensor, context: Tensor | None) -> Tensor:
@@ -220,6 +192,29 @@ class FlowNetwork(nn.Module):
         if context is not None:
             raise ValueError("the network was built without a context; give it a context_width")
         return features
+
+    def _heads(
+        self,
+        features: Tensor,
+        left: Tensor,
+        allowed: Tensor | None,
+        by_row: Callable[[Tensor], Tensor] | None = None,
+    ) -> Heads:
+        """Heads at features, [..., width], or at those of nodes, [num_nodes, width], which `by_row` puts in place.
+
+        Args:
+            left: decisions to come, [...].
+            allowed: what the mask says, [..., K].
+            by_row: [num_nodes, n] → [..., n].
+        """
+        heads = (self.policy_head, self.backward_head, self.flow_head)
+        outputs = [functional.linear(features, head.weight, head.bias) for head in heads]
+        policy, backward, flow = outputs if by_row is None else map(by_row, outputs)
+        return Heads(
+            log_policy=masked_log_softmax(policy, allowed),
+            log_backward=torch.log_softmax(backward, dim=-1),
+            log_flow=flow.squeeze(-1) + left * math.log(self.num_tokens),
+        )
 
     def _tree_heads(
         self,
@@ -240,7 +235,7 @@ class FlowNetwork(nn.Module):
             features = self._features(before, context, known)
             if len(beyond):
                 features = torch.cat([features, self._features(beyond, context)])
-        return Heads(self, features, left, allowed, partial(tree.by_row, num_levels=num_levels))
+        return self._heads(features, left, allowed, partial(tree.by_row, num_levels=num_levels))
 
     @property
     def _kmer_body(self) -> PrefixBody:

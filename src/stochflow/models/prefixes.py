@@ -1,42 +1,50 @@
 """The distinct prefixes of a batch as a tree: what several rows share is computed once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, overload
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-
-# when so few rows could still be spared, finding them costs more than it saves
+SMALL_BATCH = 32  # below it, looking for prefixes that rows share costs more than it saves
+# when so few rows could still be spared, the same holds
 _FEW_ROWS, _FEW_SHARE = 4, 16
-SMALL_BATCH = 32  # below it, finding shared prefixes costs more than it saves from the start
 
 
 class PrefixTree:
-    """The distinct prefixes of a batch of rows, level by level; `advance` adds a level.
+    """The prefixes of a batch of rows, level by level; `advance` adds a level.
 
-    A node is a prefix. Level 0 is the empty one. Nodes are numbered within their level. Once nearly all prefixes differ
-    every row gets a node of its own.
+    A node is a prefix. Level 0 is the empty one. Nodes are numbered within their level. The first `num_complete` levels
+    after it hold all prefixes there are, in lexicographic order, visited or not; the following ones those of the batch,
+    each once as far as they are merged; and once nearly all of them differ every row has a node of its own. Rows that
+    are kept `apart` have one each from the start.
 
     Attributes:
-        rows: per level, one row of the batch that begins with the node, [num_nodes].
+        sizes: nodes per level.
         parents: per level after the first, the node before the last token, [num_nodes].
         which: per level, the node of every row, [batch].
     """
 
-    def __init__(self, num_tokens: int, length: int, batch_size: int, device: torch.device, merge: bool = True) -> None:
-        self._num_tokens, self._merge = num_tokens, merge
-        self._tokens = torch.empty(batch_size, length, dtype=torch.int64, device=device)
+    def __init__(
+        self, num_tokens: int, batch_size: int, device: torch.device, num_complete: int = 0, apart: bool = False
+    ) -> None:
+        self._num_tokens, self._num_complete = num_tokens, num_complete
+        self._columns: list[Tensor] = []
         self._all = torch.arange(batch_size, device=device)
-        self.rows = [self._all[:1] if merge else self._all]
+        # one row of the batch that begins with each node, [num_nodes]; None where a level is complete
+        self._rows: list[Tensor | None] = [self._all if apart else None]
+        self.sizes = [batch_size if apart else 1]
         self.parents: list[Tensor] = []
-        self.which = [torch.zeros_like(self._all) if merge else self._all]
+        self.which = [self._all if apart else torch.zeros_like(self._all)]
+        self._nodes: dict[int, Tensor] = {}
 
     @classmethod
     def of(cls, tokens: Tensor, num_tokens: int) -> "PrefixTree":
         """The tree of finished rows, [batch, time], complete sequences included."""
-        tree = cls(num_tokens, tokens.shape[1], len(tokens), tokens.device)
+        tree = cls(num_tokens, len(tokens), tokens.device)
         for column in tokens.unbind(dim=1):
             tree.advance(column)
         return tree
@@ -49,60 +57,122 @@ class PrefixTree:
     @property
     def tokens(self) -> Tensor:
         """The rows so far, [batch, depth]."""
-        return self._tokens[:, : self.depth]
-
-    def node_tokens(self, depth: int) -> Tensor:
-        """The prefixes of a level, [num_nodes, depth]."""
-        tokens, rows = self._tokens[:, :depth], self.rows[depth]
-        return tokens if rows is self._all else tokens.index_select(0, rows)
-
-    def inherited(self, values: Tensor, depth: int) -> Tensor:
-        """What the nodes of a level have from their parents; [num_parents, n] → [num_nodes, n]."""
-        if self.rows[depth - 1] is self.rows[depth]:
-            return values
-        return values.index_select(0, self.parents[depth - 1])
+        if not self._columns:
+            return self._all.new_empty(len(self._all), 0)
+        return torch.stack(self._columns, dim=1)
 
     @property
     def parted(self) -> bool:
         """True when every row has a node of its own, now and on all levels to come."""
-        return self.rows[-1] is self._all
+        return self._rows[-1] is self._all
+
+    def node_tokens(self, depth: int) -> Tensor:
+        """The prefixes of a level, [num_nodes, depth]."""
+        columns = self.node_columns(depth)
+        return torch.stack(list(columns), dim=1) if columns else self._all.new_empty(self.sizes[depth], 0)
+
+    def node_columns(self, depth: int) -> Sequence[Tensor]:
+        """The same position by position, [num_nodes] each."""
+        rows = self._rows[depth]
+        if rows is None:
+            return all_prefixes(self._num_tokens, depth, self._all.device).unbind(dim=1)
+        if rows is self._all:
+            return self._columns[:depth]
+        return Selected(self._columns[:depth], rows)
 
     def advance(self, column: Tensor) -> None:
         """Append one token per row, [batch]."""
-        which = self.which[-1]
-        self._tokens[:, self.depth] = column
-        if not self.parted:
+        which, depth, batch_size = self.which[-1], self.depth, len(self._all)
+        self._columns.append(column)
+        if depth < self._num_complete:
+            size = self.sizes[-1] * self._num_tokens
+            parents = all_parents(self._num_tokens, depth + 1, column.device)
+            return self._append(parents, None, which * self._num_tokens + column, size)
+        if not self.parted and batch_size >= SMALL_BATCH:
             nodes, following = (which * self._num_tokens + column).unique(return_inverse=True)
-            if len(self._all) - len(nodes) > max(_FEW_ROWS, len(self._all) // _FEW_SHARE):
-                self.parents.append(nodes // self._num_tokens)
-                self.rows.append(torch.empty_like(nodes).scatter_(0, following, self._all))
-                self.which.append(following)
-                return
-        self.parents.append(which)
-        self.rows.append(self._all)
-        self.which.append(self._all)
+            if batch_size - len(nodes) > max(_FEW_ROWS, batch_size // _FEW_SHARE):
+                rows = torch.empty_like(nodes).scatter_(0, following, self._all)
+                return self._append(nodes // self._num_tokens, rows, following, len(nodes))
+        return self._append(which, self._all, self._all, batch_size)
+
+    def inherited(self, values: Tensor, depth: int) -> Tensor:
+        """What the nodes of a level have from their parents; [num_parents, n] → [num_nodes, n]."""
+        return values if self._same(depth) else values.index_select(0, self.parents[depth - 1])
+
+    def add_to_parents(self, values: Tensor, depth: int, parents: Tensor) -> None:
+        """Add what the nodes of a level have, [num_nodes, n], to their parents, [num_parents, n], in place."""
+        if self._same(depth):
+            parents.add_(values)
+        else:
+            parents.index_add_(0, self.parents[depth - 1], values)
 
     def by_row(self, values: Tensor, num_levels: int) -> Tensor:
         """Values of the nodes of the first levels, level by level, at the rows; [num_nodes, n] → [batch, levels, n]."""
-        if self.rows[0] is self._all:
-            return values.view(num_levels, len(self._all), -1).transpose(0, 1)
-        columns, first = [], 0
-        for level in range(num_levels):
-            columns.append(self.which[level] + first)
-            first += len(self.rows[level])
-        nodes = torch.stack(columns, dim=1)
-        return values.index_select(0, nodes.flatten()).view(*nodes.shape, -1)
+        if num_levels not in self._nodes:
+            firsts = torch.tensor([sum(self.sizes[:level]) for level in range(num_levels)], device=values.device)
+            self._nodes[num_levels] = (torch.stack(self.which[:num_levels], dim=1) + firsts).flatten()
+        return values.index_select(0, self._nodes[num_levels]).view(len(self._all), num_levels, -1)
+
+    def _append(self, parents: Tensor, rows: Tensor | None, which: Tensor, size: int) -> None:
+        self.parents.append(parents)
+        self._rows.append(rows)
+        self.which.append(which)
+        self.sizes.append(size)
+
+    def _same(self, depth: int) -> bool:
+        """True when the nodes of a level are those of the level before, one token longer."""
+        return self._rows[depth - 1] is self._all
+
+
+class Selected(Sequence[Tensor]):
+    """Some rows of columns, each selected when it is asked for."""
+
+    def __init__(self, columns: list[Tensor], rows: Tensor) -> None:
+        self._columns, self._rows = columns, rows
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    @overload
+    def __getitem__(self, place: int) -> Tensor: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Tensor]: ...
+
+    def __getitem__(self, place: int | slice) -> Tensor | list[Tensor]:
+        if isinstance(place, slice):
+            return [column.index_select(0, self._rows) for column in self._columns[place]]
+        return self._columns[place].index_select(0, self._rows)
+
+
+@lru_cache(maxsize=64)
+def all_parents(num_tokens: int, depth: int, device: torch.device) -> Tensor:
+    """Number of the prefix without its last token of each of `all_prefixes`, [num_tokens^depth]."""
+    return torch.arange(num_tokens**depth, device=device) // num_tokens
+
+
+@lru_cache(maxsize=64)
+def all_prefixes(num_tokens: int, depth: int, device: torch.device) -> Tensor:
+    """All prefixes of a length in lexicographic order, [num_tokens^depth, depth]."""
+    numbers = torch.arange(num_tokens**depth, device=device).unsqueeze(-1)
+    return numbers // num_tokens ** torch.arange(depth - 1, -1, -1, device=device) % num_tokens
+
+
+def num_complete_levels(num_tokens: int, length: int, batch_size: int) -> int:
+    """Levels after the first that have so few nodes that all of them may be evaluated before one is drawn."""
+    most = max(batch_size // 2, min(batch_size, SMALL_BATCH // 2))
+    return sum(num_tokens**depth <= most for depth in range(1, length)) if num_tokens > 1 else 0
 
 
 @dataclass(frozen=True)
 class Recording:
-    """What the network computed on the way down, level by level.
+    """What the network computed on the way down.
 
     Attributes:
         tree: the prefixes it was computed for.
-        sums: first layer of every level, [num_nodes, width].
+        sums: per level, the first layer, [num_nodes, width].
         indices: per level after the first, embedding rows that its last token added, [num_nodes] each.
-        made: per level, the `activations` of the trunk.
+        made: `activations` of the trunk for one or more levels at a time, in the order of the levels.
     """
 
     tree: PrefixTree
@@ -126,13 +196,13 @@ class TreeSums(torch.autograd.Function):
         """Sums of all nodes, [num_nodes, width].
 
         Args:
-            weight: embeddings, [num_rows, width]; row 0 pads.
+            weight: embeddings, [num_rows, width].
             start: sum of the empty prefix, [width].
             indices: per level after the first, which rows its last token adds, [num_nodes] each.
             known: the sums of the first levels, if they have been computed already.
         """
         ctx.indices, ctx.tree, ctx.num_rows = indices, tree, len(weight)
-        levels = list(known or [start.expand(len(tree.rows[0]), -1)])
+        levels = list(known or [start.unsqueeze(0)])
         for depth in range(len(levels), len(indices) + 1):
             sums = tree.inherited(levels[-1], depth)
             for column in indices[depth - 1]:
@@ -144,13 +214,10 @@ class TreeSums(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         indices, tree = ctx.indices, ctx.tree
-        levels = list(grad.clone().split([len(rows) for rows in tree.rows[: len(indices) + 1]]))
+        levels = grad.clone().split(tree.sizes[: len(indices) + 1])
         grad_weight = grad.new_zeros(ctx.num_rows, grad.shape[1])
         for depth in range(len(indices), 0, -1):
             for column in indices[depth - 1]:
                 grad_weight.index_add_(0, column, levels[depth])
-            if tree.rows[depth - 1] is tree.rows[depth]:
-                levels[depth - 1].add_(levels[depth])
-            else:
-                levels[depth - 1].index_add_(0, tree.parents[depth - 1], levels[depth])
-        return grad_weight, levels[0].sum(dim=0), None, None, None
+            tree.add_to_parents(levels[depth], depth, levels[depth - 1])
+        return grad_weight, levels[0].squeeze(0), None, None, None

@@ -60,7 +60,7 @@ class Steps:
         """Mean and standard deviation of each of the five terms over the real steps."""
         names = ("log_flow", "log_forward", "log_dynamics", "log_next_flow", "log_backward")
         values = torch.stack([getattr(self, name).detach() for name in names]).flatten(1)  # [5, batch · time]
-        shares = self.valid.flatten() / self.valid.sum()
+        shares = self.valid.flatten().to(values.dtype) / self.valid.sum()
         means = values @ shares
         spreads = ((values - means.unsqueeze(-1)).square() @ shares).sqrt()
         return {f"{name}_mean": mean for name, mean in zip(names, means, strict=True)} | {

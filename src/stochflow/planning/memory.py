@@ -1,5 +1,6 @@
 """Scores that were paid for: each once, or again and again where the oracle is noisy."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +11,8 @@ from torch import Tensor
 from stochflow.errors import OracleError
 from stochflow.planning.trie import PrefixTrie
 from stochflow.tasks.base import Reward
+
+Codes = npt.NDArray[np.int64]
 
 _MAX_TABLE = 2**22  # sequences of a space that is kept as one table of scores: 32 megabytes
 
@@ -53,6 +56,11 @@ class ScoreMemory:
         return self._scores
 
     @property
+    def counts(self) -> Tensor:
+        """Measurements of each distinct sequence, float64, [num_sequences]; all ones without noise."""
+        return torch.ones_like(self.scores) if self._reward is None else self._counts
+
+    @property
     def num_calls(self) -> int:
         """Answers of the oracle so far."""
         return len(self) if self._reward is None else int(self._counts.sum())
@@ -92,19 +100,20 @@ class ScoreMemory:
         """
         if self._reward is not None:
             return self._measure(sequences, oracle, self._reward)
-        rows = self._new_rows(sequences)
+        codes = None if self._table is None else self._codes(sequences)
+        rows = self._new_rows(sequences, codes)
         if len(rows):
             unseen = sequences[rows]
             # checked before anything is stored: a failing oracle must not leave half an entry behind
             # … and the oracle gets a copy, so that what it does to its input stays with it
             scores = checked_scores(oracle(unseen.clone()), len(unseen))
-            if self._table is None:
+            if self._table is None or codes is None:
                 self._store(unseen, scores)
             else:
-                self._table[self._codes(unseen)] = scores.numpy()
+                self._table[codes[rows.numpy()]] = scores.numpy()
                 self._waiting.append((unseen, scores))
                 self._num_waiting += len(unseen)
-        return self.lookup(sequences)
+        return self.lookup(sequences, codes)
 
     def _store(self, sequences: Tensor, scores: Tensor) -> None:
         """Put new sequences, [num, L], and their scores, [num], into the trie."""
@@ -112,17 +121,17 @@ class ScoreMemory:
         self._scores = torch.cat([self._scores, torch.empty_like(scores)])
         self._scores[added] = scores
 
-    def _new_rows(self, sequences: Tensor) -> Tensor:
+    def _new_rows(self, sequences: Tensor, codes: Codes | None = None) -> Tensor:
         """The first row of every sequence that was never paid for, sequences in lexicographic order; [num_new]."""
         if self._table is not None:
-            codes = self._codes(sequences)
+            codes = self._codes(sequences) if codes is None else codes
             new = np.flatnonzero(np.isnan(self._table[codes]))
             return torch.from_numpy(new[np.unique(codes[new], return_index=True)[1]])
         unseen = (self._trie.find(sequences) < 0).nonzero().squeeze(-1)
         distinct, which = sequences[unseen].unique(dim=0, return_inverse=True)
         return torch.full((len(distinct),), len(sequences)).scatter_reduce(0, which, unseen, "amin")
 
-    def _codes(self, sequences: Tensor) -> npt.NDArray[np.int64]:
+    def _codes(self, sequences: Tensor) -> Codes:
         """Place of each sequence in lexicographic order, [batch]."""
         return (sequences @ self._powers).numpy()
 
@@ -136,27 +145,37 @@ class ScoreMemory:
         self._scores = (totals / self._counts) ** (1.0 / reward.beta)
         return scores
 
-    def lookup(self, sequences: Tensor) -> Tensor:
-        """Remembered scores, NaN where none was paid for; [batch, L] → [batch]."""
+    def lookup(self, sequences: Tensor, codes: Codes | None = None) -> Tensor:
+        """Remembered scores, NaN where none was paid for; [batch, L] → [batch]. Codes are computed if not given."""
         if self._table is not None:
-            return torch.from_numpy(self._table[self._codes(sequences)])
+            return torch.from_numpy(self._table[self._codes(sequences) if codes is None else codes])
         indices = self._trie.find(sequences)
         scores = torch.full((len(sequences),), torch.nan, dtype=torch.float64)
         scores[indices >= 0] = self._scores[indices[indices >= 0]]
         return scores
 
     def state_dict(self) -> dict[str, Tensor]:
-        state = {"scores": self.scores, **self.trie.state_dict()}
-        return state if self._reward is None else {"counts": self._counts, **state}
+        # not settled: when a checkpoint is written must not change how later sequences are numbered
+        state = {"scores": self._scores, **self._trie.state_dict()}
+        if self._reward is not None:
+            return {"counts": self._counts, **state}
+        if self._waiting:
+            state["waiting"], state["waiting_scores"] = (
+                torch.cat(column) for column in zip(*self._waiting, strict=True)
+            )
+        return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self._trie.load_state_dict(state)
-        self._scores, self._waiting, self._num_waiting = state["scores"], [], 0
+        self._scores = state["scores"]
+        self._waiting = [(state["waiting"], state["waiting_scores"])] if "waiting" in state else []
+        self._num_waiting = sum(len(scores) for _, scores in self._waiting)
         if self._reward is not None:
             self._counts = state["counts"]
         if self._table is not None:
             self._table.fill(np.nan)
-            self._table[self._codes(self._trie.sequences)] = self._scores.numpy()
+            for sequences, scores in ((self._trie.sequences, self._scores), *self._waiting):
+                self._table[self._codes(sequences)] = scores.numpy()
 
 
 def checked_scores(scores: object, expected: int) -> Tensor:
@@ -172,8 +191,9 @@ def checked_scores(scores: object, expected: int) -> Tensor:
             f"the oracle returned scores of shape {tuple(tensor.shape)} for {expected} sequences; "
             "return exactly one score per sequence"
         )
-    bad = ~torch.isfinite(tensor) | (tensor < 0)
-    if bool(bad.any()):
+    least, most = tensor.aminmax() if expected else (tensor, tensor)
+    if expected and not (float(least) >= 0.0 and float(most) < math.inf):  # not a number fails both
+        bad = ~torch.isfinite(tensor) | (tensor < 0)
         raise OracleError(
             f"the oracle returned {float(tensor[bad][0])} for {int(bad.sum())} of {expected} sequences; "
             "scores must be finite and not negative, so shift, clip or repair them"
