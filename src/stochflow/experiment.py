@@ -324,7 +324,7 @@ def torch_threads(num_threads: int) -> Iterator[None]:
     """
     before, one_dnn = torch.get_num_threads(), torch.backends.mkldnn.enabled
     torch.set_num_threads(num_threads)
-    torch.backends.mkldnn.enabled = False
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]  # the stubs know the descriptor only
     try:
         with threadpool_limits(num_threads, user_api="blas"):
             yield

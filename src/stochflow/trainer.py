@@ -117,9 +117,8 @@ class Descent:
             for index, part in enumerate(self._parts(moments)):
                 if (key := f"{index}.{name}") in state:  # a weight that never had a gradient may have none
                     part.copy_(state[key])
-        self._num_steps = next(
-            (value for key, value in state.items() if key.endswith(".step")), torch.zeros(())
-        ).clone()
+        counts = [value for key, value in state.items() if key.endswith(".step")]
+        self._num_steps = counts[0].clone() if counts else torch.zeros(())
 
 
 def _padded(num: int) -> int:
