@@ -125,7 +125,7 @@ class PrefixBody(nn.Module):
         for depth in range(len(indices) + 1, num_levels):
             indices.append(self.last_indices(tree.node_columns(depth)))
         known = None if recording is None else recording.sums
-        return TreeSums.apply(self.embedding.weight, self.start, indices, tree, known)  # type: ignore[no-untyped-call,no-any-return]
+        return TreeSums.apply(self.embedding.weight, self.start, indices, tree, known)  # type: ignore[no-untyped-call]
 
     def sums_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
         """Summed embedding of one prefix per row: the first `depths` tokens; [rows, time], [rows] → [rows, width]."""
@@ -190,8 +190,8 @@ class PrefixBody(nn.Module):
         """The same for [rows, width], the gradient written out; `known` are the activations, if they are known."""
         weights = [weight for pair in self._layers() for weight in pair]
         if self.norm is None:
-            return PlainTrunk.apply(known, sums, *weights)  # type: ignore[no-untyped-call,no-any-return]
-        return ResidualTrunk.apply(known, sums, self.norm.weight, self.norm.bias, *weights)  # type: ignore[no-untyped-call,no-any-return]
+            return PlainTrunk.apply(known, sums, *weights)  # type: ignore[no-untyped-call]
+        return ResidualTrunk.apply(known, sums, self.norm.weight, self.norm.bias, *weights)  # type: ignore[no-untyped-call]
 
     def activations(self, sums: Tensor) -> list[Tensor]:
         """Everything that the layers compute, the features last; [rows, width] → see `trunk`."""
