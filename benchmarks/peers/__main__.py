@@ -17,7 +17,7 @@ from stochflow.tasks.base import Reward
 from stochflow.tasks.tfbind8 import TFBind8
 
 FOLDER = ROOT / "benchmarks" / "results"
-PLOT = ROOT / "docs" / "performance.svg"
+PAGE = ROOT / "docs" / "performance.md"
 
 
 def measure_steps(peers: Peers, given: argparse.Namespace) -> Iterator[Row]:
@@ -72,9 +72,10 @@ def main() -> None:
     options.add_argument("--core", type=int, help="core to run on; the last by default")
     options.add_argument("--environment", type=Path, default=ROOT / ".venv-peers", help="where the peers are")
     options.add_argument("--out", type=Path, default=FOLDER, help="folder of the result files")
-    options.add_argument("--plot", type=Path, default=PLOT)
+    options.add_argument("--page", type=Path, default=PAGE, help="page that shows the tables; the plot goes beside it")
     given = options.parse_args()
     use_one_core(given.core)
+    given.out.mkdir(parents=True, exist_ok=True)
     stored = given.out / "peers.json"
     with tempfile.TemporaryDirectory() as folder:
         peers = Peers(given.environment, Path(folder) / "log_rewards.bin")
@@ -87,19 +88,20 @@ def main() -> None:
                     rows.append(row)
                     print(part, *(f"{name}={_short(value)}" for name, value in row.items()), flush=True)
                 results.store(stored, part, rows)
-    publish(given.out, given.plot, peers)
+    publish(given.out, given.page, peers)
 
 
-def publish(folder: Path, plot: Path, peers: Peers) -> None:
+def publish(folder: Path, page: Path, peers: Peers) -> None:
     """Tables and curves of everything measured so far."""
     parts = results.read(folder / "peers.json")
     text = results.report(parts)
     print("\n" + text)
     (folder / "peers.txt").write_text(text, encoding="utf-8")
+    results.insert(page, text)
     curves = folder / "peers_curves.csv"
     results.write_curves(curves, parts)
-    python = peers.folder.absolute() / "bin" / "python"
-    subprocess.run([python, "-m", "benchmarks.peers.plot", curves.absolute(), plot.absolute()], cwd=ROOT, check=True)
+    python, plot = peers.folder.absolute() / "bin" / "python", page.absolute().with_suffix(".svg")
+    subprocess.run([python, "-m", "benchmarks.peers.plot", curves.absolute(), plot], cwd=ROOT, check=True)
 
 
 def _short(value: object) -> object:

@@ -10,6 +10,8 @@ from benchmarks.peers.tables import quality_table, regret_table, step_table
 
 Parts = dict[str, list[Row]]
 
+# what stands between them in a page is made from the measurements
+BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 CURVE_COLUMNS = ("part", "system", "seed", "iterations", "trajectories", "cpu_seconds", "wall_seconds", "tv", "regret")
 
 # section → the parts it needs, and what it says
@@ -31,7 +33,6 @@ def read(path: Path) -> Parts:
 def store(path: Path, part: str, rows: list[Row]) -> Parts:
     """Replace one part and keep the others; gives back all."""
     parts = {**read(path), part: rows}
-    path.parent.mkdir(parents=True, exist_ok=True)
     # one row per line: a difference between two files can be read
     bodies = [(name, ",\n".join(map(json.dumps, parts[name]))) for name in sorted(parts)]
     text = ",\n".join(f"{json.dumps(name)}: [\n{body}\n]" for name, body in bodies)
@@ -57,3 +58,10 @@ def report(parts: Parts) -> str:
         body = f"not measured yet: {', '.join(missing)}" if missing else table(*(parts[part] for part in needed))
         texts.append(f"{title}\n\n{body}")
     return "\n\n\n".join(texts) + "\n"
+
+
+def insert(page: Path, text: str) -> None:
+    """Put the tables between the two marks of a Markdown page."""
+    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    _, after = rest.split(END)
+    page.write_text(f"{before}{BEGIN}\n```text\n{text}```\n{END}{after}", encoding="utf-8")

@@ -60,7 +60,7 @@ CURVES: dict[str, dict[str, Any]] = {
         "budget": {"steps": 20_000},
     },
     "sgfn-kl": {"method": "sgfn-kl", **_SAME_TASK, "budget": {"trajectories": 12_000}},
-    "sgfn-kl-noise": {"method": "sgfn-kl", "channel": {"noise": 0.25}, "budget": {"trajectories": 24_000}},
+    "sgfn-kl-noise": {"method": "sgfn-kl", "channel": {"noise": 0.25}, "budget": {"trajectories": 12_000}},
     # structure and settings of the reference implementation of Pan et al. 2023: 16 fresh episodes per iteration, one
     # update, an MLP on one-hot prefixes, P̂ as a network of state and intention fitted to the same episodes, β(t)
     # rising over 3 iterations, intentions drawn at temperature 2. Its learning rate, 1e-5 at width 2048, would not
@@ -73,7 +73,7 @@ CURVES: dict[str, dict[str, Any]] = {
         "dynamics": {"depends_on": "state", "off_policy": False, "learning_rate": 1e-3},
         "exploration": {"epsilon": 0.001, "temperature": 2.0},
         "optimiser": {"learning_rate": 1e-3, "batch_size": 16, "updates": 1},
-        "budget": {"steps": 60_000},
+        "budget": {"steps": 20_000},
     },
 }
 CHECKPOINTS = 40  # exact judgements along a run of ours
