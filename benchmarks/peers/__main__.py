@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.peers import results
 from benchmarks.peers.processes import ROOT, Peers, Row, use_one_core, work
 from benchmarks.peers.reward import write_log_rewards
-from benchmarks.peers.settings import BATCHES, BETA, FLOOR, ITERATIONS, SYSTEMS, WARM_UP
+from benchmarks.peers.settings import BATCHES, BETA, FLOOR, ITERATIONS, REFERENCE_BUDGETS, SYSTEMS, WARM_UP
 from stochflow.tasks.base import Reward
 from stochflow.tasks.tfbind8 import TFBind8
 
@@ -53,12 +53,17 @@ def measure_quality(peers: Peers, given: argparse.Namespace) -> Iterator[Row]:
         yield from measure_curve(peers, "ours", curve, given.seeds)
 
 
+def measure_reference(peers: Peers, given: argparse.Namespace) -> Iterator[Row]:
+    for steps in REFERENCE_BUDGETS:
+        yield from measure_curve(peers, "ours", f"sgfn-db-{steps}", given.rival_seeds)
+
+
 PARTS: dict[str, Callable[[Peers, argparse.Namespace], Iterator[Row]]] = {
     "steps": measure_steps,
     "quality-gfnx": lambda peers, given: measure_curve(peers, "gfnx", None, given.seeds),
     "quality-ours": measure_quality,
     "regret-ours": lambda peers, given: measure_curve(peers, "ours", "sgfn-kl-noise", given.seeds),
-    "regret-reference": lambda peers, given: measure_curve(peers, "ours", "sgfn-db-reference", given.rival_seeds),
+    "regret-reference": measure_reference,
 }
 
 

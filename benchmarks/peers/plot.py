@@ -26,14 +26,16 @@ COLOURS = {
     "gfn-tb": "#56b4e9",
     "sgfn-kl": "#0072b2",
     "sgfn-kl-noise": "#0072b2",
-    "sgfn-db-reference": "#cc79a7",
+    "sgfn-db-5000": "#cc79a7",
+    "sgfn-db-20000": "#e69f00",
 }
 LABELS = {
     "gfnx": "gfnx TB, its defaults",
     "gfn-tb": "stochflow gfn-tb, settings of gfnx",
     "sgfn-kl": "stochflow sgfn-kl",
     "sgfn-kl-noise": "stochflow sgfn-kl",
-    "sgfn-db-reference": "sgfn-db, settings of the reference",
+    "sgfn-db-5000": "sgfn-db as the reference, 5,000 iterations",
+    "sgfn-db-20000": "sgfn-db as the reference, 20,000 iterations",
 }
 
 

@@ -168,3 +168,17 @@ def test_parts_are_kept_apart_and_a_report_names_what_is_missing(tmp_path: Path)
     results.write_curves(tmp_path / "curves.csv", {**parts, "steps": step_rows()})
     lines = (tmp_path / "curves.csv").read_text(encoding="utf-8").splitlines()
     assert lines[1:] == ["quality-gfnx,gfnx,0,1,,60.0,,0.1,", "quality-ours,sgfn-kl,0,1,,6.0,,0.1,"]
+
+
+def test_every_budget_of_the_reference_has_its_verdict() -> None:
+    ours, short, long = (
+        [{**row, "regret": row["tv"]} for row in rows]
+        for rows in (
+            curve("sgfn-kl-noise", 0, (2.0, 0.1)),
+            curve("short", 0, (30.0, 0.2)),
+            curve("long", 0, (50.0, 0.1)),
+        )
+    )
+    text = tables.regret_table(ours, [*short, *long])
+    assert "short / sgfn-kl: OPEN: the rival did not reach regret 0.15 in 30 CPU s" in text
+    assert "long / sgfn-kl: met: 25.00×, asked for 20×" in text
