@@ -39,6 +39,8 @@ def draw_curve(experiment: Experiment) -> None:
     """Train to the end of the budget; judge at equal shares of it, outside the clock."""
     watch, trainer = Stopwatch(), experiment.trainer
     for checkpoint in range(1, CHECKPOINTS + 1):
+        if trainer.progress >= checkpoint / CHECKPOINTS:
+            continue  # a step was longer than the way to this checkpoint
         with watch:
             while trainer.progress < checkpoint / CHECKPOINTS:
                 trainer.train_step()

@@ -79,6 +79,14 @@ def test_a_curve_has_a_row_per_checkpoint(capsys: pytest.CaptureFixture[str], mo
     assert rows[1]["tv"] == pytest.approx(experiment.judge()["tv"])
 
 
+def test_a_step_over_several_checkpoints_is_one_row(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.peers.worker_ours.CHECKPOINTS", 8)
+    draw_curve(build(resolve_config([CURVES["gfn-tb"], {"model": {"width": 8}, "budget": {"steps": 2}}])))
+    assert [parse(line)["iterations"] for line in capsys.readouterr().out.splitlines()] == [1, 2]
+
+
 def test_a_worker_speaks_json_in_an_environment_of_one_thread() -> None:
     script = "import json, os, sys; print(json.dumps({'threads': os.environ['OMP_NUM_THREADS'], 'given': sys.argv[1]}))"
     assert list(work([sys.executable, "-c", script], [16])) == [{"threads": "1", "given": "16"}]
