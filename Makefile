@@ -1,12 +1,13 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 STAMP := .venv/.stamp
+PEERS := .venv-peers
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint bench bench-peers clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
@@ -27,6 +28,18 @@ lint: $(STAMP)  ## ruff and mypy
 bench: $(STAMP)  ## run the quick benchmark
 	$(BIN)/python -m benchmarks.quick
 
+# gfnx reads its table from its source distribution, so that is kept beside it
+$(PEERS)/.stamp: benchmarks/peers/requirements.txt
+	rm -rf $(PEERS)
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install -r $<
+	$(PEERS)/bin/python -m pip download --no-deps --no-binary gfnx -d $(PEERS)/sources $$(grep '^gfnx==' $<)
+	tar -xzf $(PEERS)/sources/gfnx-*.tar.gz -C $(PEERS)/sources
+	touch $@
+
+bench-peers: $(STAMP) $(PEERS)/.stamp  ## measure against gfnx and torchgfn; PARTS="--part steps" for a part
+	$(BIN)/python -m benchmarks.peers $(PARTS)
+
 clean:  ## remove the environment, caches and build products; runs/ stays
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
+	rm -rf .venv $(PEERS) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
