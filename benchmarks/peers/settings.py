@@ -35,7 +35,8 @@ _SAME_TASK: dict[str, Any] = {
     "reward": {"beta": BETA, "floor": FLOOR},
     "device": "cpu",
 }
-_SAME_NETWORK: dict[str, Any] = {"model": {"kmers": [1], "width": WIDTH, "num_layers": 2}}
+# an MLP with ReLU on one-hot prefixes, as theirs
+_SAME_NETWORK: dict[str, Any] = {"model": {"kmers": [1], "trunk": "plain", "width": WIDTH, "num_layers": 2}}
 
 
 def step_settings(batch_size: int) -> dict[str, Any]:

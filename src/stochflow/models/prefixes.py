@@ -214,10 +214,14 @@ class TreeSums(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         indices, tree = ctx.indices, ctx.tree
-        levels = grad.clone().split(tree.sizes[: len(indices) + 1])
+        climbed = grad.clone()
+        levels = climbed.split(tree.sizes[: len(indices) + 1])
         grad_weight = grad.new_zeros(ctx.num_rows, grad.shape[1])
         for depth in range(len(indices), 0, -1):
-            for column in indices[depth - 1]:
-                grad_weight.index_add_(0, column, levels[depth])
             tree.add_to_parents(levels[depth], depth, levels[depth - 1])
+        # a longer k-mer begins on a later level: each k has the nodes from some level on
+        for row in range(max(map(len, indices), default=0)):
+            columns = [level[row] for level in indices if len(level) > row]
+            whole = torch.cat(columns)
+            grad_weight.index_add_(0, whole, climbed[len(climbed) - len(whole) :])
         return grad_weight, levels[0].squeeze(0), None, None, None
