@@ -304,7 +304,7 @@ class Trainer(Loop):
         super().__init__(learner.config, learner.reward, [*learner.network.parameters(), *objective.own.parameters()])
         self.learner, self.objective = learner, objective
         self._channel, self._oracle, self._free = channel, oracle, free
-        self._dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics)
+        self._dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics, idle=not objective.reads_dynamics)
 
     @property
     def calls(self) -> int:
