@@ -95,9 +95,9 @@ class DynamicsFitter:
                 losses += self._descent.fit(counts, learning_rate)
         else:
             losses = [self._update(batch, self._descent, learning_rate) for batch in self._batches(fresh)]
-        loss = torch.tensor(losses, dtype=torch.float64).mean()
-        require_finite({"forward_dynamics_loss": loss})
-        return {"forward_dynamics_loss": float(loss)}
+        loss = sum(losses) / len(losses)
+        require_finite({"forward_dynamics_loss": torch.tensor(loss)})
+        return {"forward_dynamics_loss": loss}
 
     def _update(self, batch: Trajectories, descent: Descent, learning_rate: float) -> float:
         """One update by automatic differentiation; the loss before it."""

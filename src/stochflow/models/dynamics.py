@@ -170,12 +170,13 @@ def counted_cross_entropy(
     """
     if possible is not None:
         logits = np.where(possible, logits, -np.inf)
-    centred = logits - logits.max(axis=-1, keepdims=True)
+    # reductions of the ufuncs themselves: the tables are so small that every layer of a call counts
+    centred = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
     weights = np.exp(centred)
-    sums = weights.sum(axis=-1, keepdims=True)
+    sums = np.add.reduce(weights, axis=-1, keepdims=True)
     log_probs, explained = centred - np.log(sums), shares
     if possible is not None:
         log_probs = np.where(possible, log_probs, math.log(TINY_PROBABILITY))
         explained = shares * possible
-    gradient = weights * (explained.sum(axis=-1, keepdims=True) / sums) - explained
+    gradient = weights * (np.add.reduce(explained, axis=-1, keepdims=True) / sums) - explained
     return -float(np.vdot(shares, log_probs)), gradient

@@ -62,8 +62,10 @@ class TableDescent:
     def _loss_and_gradient(self, tables: np.ndarray, shares: np.ndarray) -> tuple[float, np.ndarray]:
         if self._model.position is None:
             return counted_cross_entropy(tables, shares.sum(axis=0, keepdims=True), self._possible)
-        loss, gradient = counted_cross_entropy(tables[0] + tables[1:], shares, self._possible)
-        return loss, np.concatenate([gradient.sum(axis=0, keepdims=True), gradient])
+        gradient = np.empty_like(tables)
+        loss, gradient[1:] = counted_cross_entropy(tables[0] + tables[1:], shares, self._possible)
+        np.add.reduce(gradient[1:], axis=0, out=gradient[0])
+        return loss, gradient
 
     def _update(self, tables: np.ndarray, gradient: np.ndarray, learning_rate: float) -> None:
         norm = math.sqrt(np.vdot(gradient, gradient))
