@@ -28,7 +28,7 @@ def main() -> None:
         for seed in range(given.seeds)
     ]
     frame = sweep(cases, given.name, given.jobs)
-    frame["dynamics_excess"] = frame["dynamics_ce"] - frame["dynamics_ce_floor"]
+    frame["dynamics_excess"] = frame["dynamics_ce"].astype(float) - frame["dynamics_ce_floor"]
     table = medians(frame, ["method", "noise", "trajectories"], COLUMNS)
     publish(table, given.name, f"TFBind8 SIX6, β = 3, medians over {given.seeds} seeds {' '.join(given.set)}")
 

@@ -45,6 +45,7 @@ NO_MATTER = {
     "mcmc": {"dynamics learning rate"},
     "random": {"epsilon"},
 }
+TABLES = ("intention", "position")  # of P̂
 Weights = dict[str, Tensor]
 
 
@@ -94,6 +95,10 @@ def is_blind(method: str) -> bool:
     return method_settings(method).get("objective", {}).get("path") == "realised"
 
 
+def asks_dynamics(method: str) -> bool:
+    return not is_blind(method) and "dynamics learning rate" not in NO_MATTER.get(method, ())
+
+
 APPLICABLE = [
     pytest.param(method, name, id=f"{method}-{name}")
     for method in METHODS
@@ -115,7 +120,7 @@ def test_the_same_config_gives_the_same_weights_to_the_last_bit(method: str) -> 
 def test_a_changed_setting_changes_what_is_learned(method: str, name: str) -> None:
     network, dynamics = trained(method, CHANGES[name])
     assert not identical(network, unchanged(method)[0])
-    if name in ("seed", "noise", "dynamics learning rate"):
+    if name in ("seed", "noise", "dynamics learning rate") and asks_dynamics(method):
         assert not identical(dynamics, unchanged(method)[1])
 
 
@@ -135,11 +140,11 @@ def test_a_setting_that_cannot_matter_does_not(method: str, name: str) -> None:
         ("sgfn-db", ()),
         ("sgfn-tb", ()),
         ("edb", ("backward_head",)),
-        ("gfn-db", ("backward_head",)),
-        ("gfn-tb", ("backward_head",)),
-        ("gfn-subtb", ("backward_head",)),
-        ("ppo", ("backward_head",)),
-        ("sac", ("backward_head", "flow_head", "objective.temperature")),
+        ("gfn-db", ("backward_head", *TABLES)),
+        ("gfn-tb", ("backward_head", *TABLES)),
+        ("gfn-subtb", ("backward_head", *TABLES)),
+        ("ppo", ("backward_head", *TABLES)),
+        ("sac", ("backward_head", "flow_head", "objective.temperature", *TABLES)),
     ],
 )
 def test_two_steps_move_every_weight_that_the_objective_uses(method: str, unused: tuple[str, ...]) -> None:
@@ -166,11 +171,30 @@ def test_a_known_channel_has_nothing_to_learn() -> None:
     assert not identical(known[0][0], unchanged("sgfn-db")[0])
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_dynamics_are_learned_by_those_who_ask_for_them(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = make_trainer(method, {})
+    asked: list[str] = []
+    for name in ("log_matrices", "log_matrices_at"):
+        answer = getattr(trainer.learner.dynamics, name)
+
+        def recorded(*given: Any, name: str = name, answer: Any = answer) -> Tensor:
+            asked.append(name)
+            return answer(*given)
+
+        monkeypatch.setattr(trainer.learner.dynamics, name, recorded)
+    untouched = weights_of(trainer)[1]
+    records = [trainer.train_step() for _ in range(3)]
+    assert bool(asked) == asks_dynamics(method) == trainer.objective.reads_dynamics
+    assert identical(weights_of(trainer)[1], untouched) != asks_dynamics(method)
+    assert all(("forward_dynamics_loss" in record) == asks_dynamics(method) for record in records)
+
+
 @pytest.mark.parametrize("method", [name for name in METHODS if is_blind(name)])
-def test_what_the_dynamics_model_learns_means_nothing_to_a_blind_method(method: str) -> None:
+def test_how_dynamics_are_learned_means_nothing_to_a_blind_method(method: str) -> None:
     network, dynamics = trained(method, CHANGES["dynamics learning rate"])
     assert identical(network, unchanged(method)[0])
-    assert not identical(dynamics, unchanged(method)[1])
+    assert identical(dynamics, unchanged(method)[1])
 
 
 BALANCE_CHANGES = {

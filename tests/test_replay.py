@@ -145,3 +145,17 @@ def test_the_saved_state_holds_only_rows_in_use() -> None:
         "scores": (2,),
         "num_added": (),
     }
+
+
+def test_draws_made_at_once_are_those_made_one_after_another() -> None:
+    replay = Replay(capacity=50, length=LENGTH)
+    replay.add(numbered(*range(40)))
+    together, apart = (torch.Generator().manual_seed(3) for _ in range(2))
+    intentions, outcomes, valid = replay.sample_steps(8, 13, together)
+    for draw in range(8):
+        batch = replay.sample(13, apart)
+        assert torch.equal(intentions[draw].long(), batch.intentions)
+        assert torch.equal(outcomes[draw].long(), batch.outcomes)
+        assert torch.equal(valid[draw], batch.valid)
+    # and whatever is drawn next is the same too
+    assert torch.equal(together.get_state(), apart.get_state())

@@ -160,6 +160,19 @@ def test_the_dynamics_optimiser_really_steps_towards_the_channel() -> None:
     assert losses[-1] < floor + 0.3 * (math.log(4) - floor)
 
 
+def test_counting_in_smaller_blocks_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def learned(limit: int) -> tuple[list[Record], list[Tensor]]:
+        monkeypatch.setattr("stochflow.trainer._MAX_COUNTS", limit)
+        trained = build(dynamics={"rounds": 5, "sample_size": 32})
+        return without_seconds(train(trained)), list(trained.trainer.learner.dynamics.parameters())
+
+    records, tables = learned(2**22)
+    for limit in (1, 2 * 8 * 32):
+        other_records, other_tables = learned(limit)
+        assert other_records == records
+        assert all(map(torch.equal, tables, other_tables))
+
+
 def test_known_dynamics_are_not_trained() -> None:
     trained = build(dynamics={"kind": "known"})
     assert all("forward_dynamics_loss" not in record for record in train(trained))

@@ -55,7 +55,7 @@ class Summary(BaseModel):
     num_modes: Count
     log_z: float
     log_z_true: float | None
-    dynamics_ce: float
+    dynamics_ce: float | None
     dynamics_ce_floor: float
     seconds: float
     top100_edit: float | None
@@ -204,17 +204,19 @@ def design_metrics(sampled: Sampled, task: Task, config: EvaluationConfig, refer
 
 @torch.no_grad()
 def dynamics_metrics(
-    policy: Policy | FlowNetwork, dynamics: Dynamics, channel: Channel, walk: Walk
-) -> dict[str, float]:
-    """Cross-entropy of P̂ under the true channel, and its floor, at visited states and the policy's intentions."""
+    policy: Policy | FlowNetwork, dynamics: Dynamics | None, channel: Channel, walk: Walk
+) -> dict[str, float | None]:
+    """Cross-entropy of P̂ under the true channel, if there is a P̂, and its floor, at visited states and intentions."""
     intentions = as_policy(policy).intended(walk)
-    log_learned = dynamics.log_matrices(walk.outcomes.to(dynamics.device)).double().cpu()
     truth = channel.log_matrices(walk.outcomes.shape[1]).exp()
-    per_intention = -(truth * log_learned).sum(dim=-1)
-    floor = -(truth * safe_log(truth)).sum(dim=-1)
+
+    def cross_entropy(log_believed: Tensor) -> float:
+        return float((intentions * -(truth * log_believed).sum(dim=-1)).sum(dim=-1).mean())
+
+    learned = None if dynamics is None else dynamics.log_matrices(walk.outcomes.to(dynamics.device)).double().cpu()
     return {
-        "dynamics_ce": float((intentions * per_intention).sum(dim=-1).mean()),
-        "dynamics_ce_floor": float((intentions * floor).sum(dim=-1).mean()),
+        "dynamics_ce": None if learned is None else cross_entropy(learned),
+        "dynamics_ce_floor": cross_entropy(safe_log(truth)),
     }
 
 

@@ -28,7 +28,7 @@ from stochflow.evaluation import (
 from stochflow.kmers import suitable_kmers
 from stochflow.lengths import LengthMask, VariableTask
 from stochflow.models.body import MAX_BUCKETS, num_rows
-from stochflow.models.dynamics import DynamicsModel, KnownDynamics
+from stochflow.models.dynamics import Dynamics, DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.transformer import TransformerBody
 from stochflow.objectives.base import Learner, Objective
@@ -115,6 +115,12 @@ class Experiment:
     def policy(self) -> Policy:
         """What is judged and sampled from, as training has left it."""
         return self.trainer.objective.policy()
+
+    @property
+    def dynamics(self) -> Dynamics | None:
+        """P̂ as training has left it; None where the objective never asked for it and nothing was learned."""
+        trainer, known = self.trainer, self.config.dynamics.kind == "known"
+        return trainer.learner.dynamics if known or trainer.objective.reads_dynamics else None
 
     def judge(self) -> dict[str, float]:
         return {} if self.truth is None else self.truth.judge(self.policy)
@@ -282,7 +288,7 @@ def summarise(experiment: Experiment, channel: Channel | None = None, pay: bool 
         | unknown
         | exact
         | design_metrics(sampled, task, config.evaluation, experiment.reference)
-        | dynamics_metrics(policy, trainer.learner.dynamics, channel, sampled.walk),
+        | dynamics_metrics(policy, experiment.dynamics, channel, sampled.walk),
         task=task.name,
         noise=channel.noise,
         log_z=trainer.objective.log_z(),

@@ -42,9 +42,7 @@ class Replay:
 
     def sample(self, num: int, generator: torch.Generator) -> Trajectories:
         """Trajectories drawn uniformly with replacement, [num, time]."""
-        if not len(self):
-            raise ValueError("the replay buffer is empty; add a batch before sampling from it")
-        rows = torch.randint(len(self), (num,), generator=generator)
+        rows = self._draw((num,), generator)
         outcomes = self._outcomes[rows].long()
         return Trajectories(
             intentions=self._intentions[rows].long(),
@@ -53,6 +51,21 @@ class Replay:
             scores=self._scores[rows],
             log_behaviour=torch.zeros(outcomes.shape),
         )
+
+    def sample_steps(self, draws: int, num: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Intentions, outcomes as bytes, and which steps are real, of so many draws in turn; [draws, num, time] each.
+
+        The same trajectories as from as many calls of `sample`.
+        """
+        rows = self._draw((draws, num), generator).flatten()
+        columns = (self._intentions, self._outcomes, self._valid)
+        intentions, outcomes, valid = (column.index_select(0, rows).view(draws, num, -1) for column in columns)
+        return intentions, outcomes, valid
+
+    def _draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        if not len(self):
+            raise ValueError("the replay buffer is empty; add a batch before sampling from it")
+        return torch.randint(len(self), shape, generator=generator)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Only the rows in use, with the counter that says where the next one goes."""

@@ -13,7 +13,8 @@ from torch.optim.adam import adam
 from stochflow.channels import Channel
 from stochflow.config import Config, DynamicsConfig, OptimiserConfig
 from stochflow.errors import NumericsError
-from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy
+from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy, transition_counts
+from stochflow.models.table_fit import TableDescent
 from stochflow.objectives.base import Learner, Objective, Terms
 from stochflow.rollout import Exploration, NetworkSampler, Walk, rollout
 from stochflow.tasks.base import Reward
@@ -26,6 +27,7 @@ _DYNAMICS_FINAL_SHARE = 0.1
 _CACHE_LINE = 16  # numbers
 # a budget of oracle calls ends after so many steps in a row without a new design: perhaps there are no more
 MAX_IDLE_STEPS = 100
+_MAX_COUNTS = 2**22  # transition counts, or steps to count, at once: tens of megabytes
 
 
 def learning_rate_factor(progress: float, warmup: float) -> float:
@@ -126,34 +128,63 @@ def _padded(num: int) -> int:
 
 
 class DynamicsFitter:
-    """Cross-entropy of P̂ on observed (s, a, s'), with an optimiser of its own."""
+    """Cross-entropy of P̂ on observed (s, a, s'), with an optimiser of its own; nothing where P̂ is `idle`."""
 
-    def __init__(self, learner: Learner, config: DynamicsConfig) -> None:
+    def __init__(self, learner: Learner, config: DynamicsConfig, idle: bool = False) -> None:
         self._learner, self._config = learner, config
-        self._descent = None
-        if isinstance(learner.dynamics, DynamicsModel):
-            self._descent = Descent(list(learner.dynamics.parameters()), config.clip)
+        self._descent: Descent | TableDescent | None = None
+        model = learner.dynamics
+        if isinstance(model, DynamicsModel) and not idle:
+            parameters = list(model.parameters())
+            self._descent = TableDescent(model, config.clip) if model.tabular else Descent(parameters, config.clip)
 
     def fit(self, fresh: Trajectories, progress: float) -> Record:
         """One update on the fresh batch, or `rounds` on draws from the replay buffer."""
         if self._descent is None:
             return {}
+        learning_rate = self._config.learning_rate * (1.0 - (1.0 - _DYNAMICS_FINAL_SHARE) * progress)
+        losses: list[float] = []
+        if isinstance(self._descent, TableDescent):
+            for intentions, outcomes, valid in self._steps(fresh):
+                counts = transition_counts(intentions, outcomes, valid, self._learner.network.num_tokens)
+                losses += self._descent.fit(counts, learning_rate)
+        else:
+            losses = [self._update(batch, self._descent, learning_rate) for batch in self._batches(fresh)]
+        loss = sum(losses) / len(losses)
+        require_finite({"forward_dynamics_loss": torch.tensor(loss)})
+        return {"forward_dynamics_loss": loss}
+
+    def _update(self, batch: Trajectories, descent: Descent, learning_rate: float) -> float:
+        """One update by automatic differentiation; the loss before it."""
+        learner = self._learner
+        outcomes = batch.outcomes.to(learner.device)
+        loss = dynamics_cross_entropy(
+            learner.dynamics.log_matrices(outcomes),
+            batch.intentions.to(learner.device),
+            outcomes,
+            batch.valid.to(learner.device),
+        )
+        descent.step(loss, learning_rate)
+        return float(loss.detach())
+
+    def _batches(self, fresh: Trajectories) -> Iterator[Trajectories]:
+        if not self._config.off_policy:
+            yield fresh
+            return
+        for _ in range(self._config.rounds):
+            yield self._learner.replay.sample(self._config.sample_size, self._learner.generators["replay"])
+
+    def _steps(self, fresh: Trajectories) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Intentions, outcomes and which steps are real, as many rounds at once as memory allows, [rounds, num, L]."""
         config, learner = self._config, self._learner
-        learning_rate = config.learning_rate * (1.0 - (1.0 - _DYNAMICS_FINAL_SHARE) * progress)
-        losses = []
-        for _ in range(config.rounds if config.off_policy else 1):
-            batch = (
-                learner.replay.sample(config.sample_size, learner.generators["replay"]) if config.off_policy else fresh
-            )
-            outcomes = batch.outcomes.to(learner.device)
-            log_matrices = learner.dynamics.log_matrices(outcomes)
-            loss = dynamics_cross_entropy(
-                log_matrices, batch.intentions.to(learner.device), outcomes, batch.valid.to(learner.device)
-            )
-            require_finite({"forward_dynamics_loss": loss})
-            self._descent.step(loss, learning_rate)
-            losses.append(loss.detach())
-        return {"forward_dynamics_loss": float(torch.stack(losses).mean())}
+        if not config.off_policy:
+            yield fresh.intentions.unsqueeze(0), fresh.outcomes.unsqueeze(0), fresh.valid.unsqueeze(0)
+            return
+        entries = learner.network.length * max(learner.network.num_tokens**2, config.sample_size)
+        block = max(1, _MAX_COUNTS // entries)
+        for done in range(0, config.rounds, block):
+            rounds = min(block, config.rounds - done)
+            yield learner.replay.sample_steps(rounds, config.sample_size, learner.generators["replay"])
 
     def state_dict(self) -> State:
         return {} if self._descent is None else self._descent.state_dict()
@@ -318,7 +349,7 @@ class Trainer(Loop):
         super().__init__(learner.config, learner.reward, [*learner.network.parameters(), *objective.own.parameters()])
         self.learner, self.objective = learner, objective
         self._channel, self._oracle, self._free = channel, oracle, free
-        self._dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics)
+        self._dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics, idle=not objective.reads_dynamics)
 
     @property
     def calls(self) -> int:

@@ -78,6 +78,25 @@ def test_the_tree_sweep_agrees_with_one_pass_over_all_sequences(network: FlowNet
         torch.testing.assert_close(level.repeat_interleave(below, dim=0), heads.log_policy[:, depth].detach())
 
 
+@pytest.mark.parametrize("size", [1, 16 * NUM_TOKENS, 16 * NUM_TOKENS * 4, 16 * NUM_TOKENS * 5])
+def test_the_tree_may_be_swept_in_blocks_of_any_size(
+    size: int, network: FlowNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class OddLast:
+        """Forbids one letter after prefixes that end in an odd one: what is allowed must follow its prefix."""
+
+        def next(self, prefixes: Tensor) -> Tensor:
+            ends = prefixes[:, -1] if prefixes.shape[1] else torch.zeros(len(prefixes))
+            return ((ends % 2 == 1).unsqueeze(-1) & (torch.arange(NUM_TOKENS) == 0)).logical_not()
+
+    network.mask = OddLast()  # type: ignore[assignment]  # a sweep asks for nothing else
+    whole = list(network.tree_log_policies())
+    monkeypatch.setattr("stochflow.models.flow_network._TREE_BLOCK", size)
+    for level, again in zip(whole, network.tree_log_policies(), strict=True):
+        torch.testing.assert_close(again, level, atol=1e-12, rtol=0)
+    assert float(whole[1][1, 0]) == pytest.approx(math.log(1e-30))
+
+
 def test_the_tree_sweep_records_no_gradient_and_leaves_recording_on(network: FlowNetwork) -> None:
     for level in network.tree_log_policies():
         assert not level.requires_grad

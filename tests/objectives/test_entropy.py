@@ -15,7 +15,7 @@ from stochflow.objectives.entropy import (
     entropy_ratio,
     entropy_terms,
     normalised_entropy,
-    weighted_quantile,
+    weighted_quantiles,
 )
 
 LOGITS = st.lists(st.floats(-50.0, 50.0), min_size=2, max_size=6)
@@ -23,6 +23,10 @@ COLUMN = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=12)
 QUANTILES = st.floats(0.0, 1.0)
 UNIT = st.floats(0.0, 1.0)
 GAMMAS = st.floats(0.01, 0.99)
+
+
+def weighted_quantile(values: Tensor, weights: Tensor, quantile: float) -> Tensor:
+    return weighted_quantiles(values, weights, (quantile,))[0]
 
 
 def double(*values: float) -> Tensor:
@@ -106,6 +110,16 @@ def test_the_order_of_rows_does_not_matter(values: list[float], random: Any, qua
     shuffled = [values[i] for i in order], [weights[i] for i in order]
     first = weighted_quantile(column(*values), column(*weights), quantile)
     torch.testing.assert_close(weighted_quantile(*(column(*part) for part in shuffled), quantile), first)
+
+
+def test_several_quantiles_at_once_are_those_asked_for_one_by_one(generator: torch.Generator) -> None:
+    values, weights = (torch.rand(9, 5, generator=generator, dtype=torch.float64) for _ in range(2))
+    weights[torch.rand(9, 5, generator=generator) < 0.4] = 0.0
+    weights[:, 2] = 0.0
+    together = weighted_quantiles(values, weights, (0.9, 0.1, 0.5))
+    for row, quantile in zip(together, (0.9, 0.1, 0.5), strict=True):
+        torch.testing.assert_close(row, weighted_quantile(values, weights, quantile), atol=0, rtol=0)
+    assert not torch.equal(together[0], together[1])
 
 
 def test_hand_worked_weighted_quantiles() -> None:

@@ -200,6 +200,30 @@ def test_the_loss_is_the_mean_over_depths_of_the_divergence_at_planned_visits() 
     assert terms["loss"].item() == pytest.approx(divergence + 0.2 * flow_error, rel=1e-5)
 
 
+def test_a_table_per_state_and_a_table_per_depth_give_the_same_loss_and_gradient(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experiment, objective = tiny_experiment()
+    dynamics, network = experiment.trainer.learner.dynamics, experiment.trainer.learner.network
+    with torch.no_grad():  # another channel at every depth
+        for table in dynamics.parameters():
+            table.normal_(generator=torch.Generator().manual_seed(4))
+    scramble(network)
+    pay(experiment, torch.tensor([[0, 1, 2], [0, 1, 0], [2, 2, 2], [1, 0, 0]]))
+    objective.replan(step=0)
+    results = []
+    for limit in (2**20, 0):
+        monkeypatch.setattr("stochflow.objectives.planned._MAX_ENTRIES", limit)
+        network.zero_grad()
+        loss = objective.terms(0.0)["loss"]
+        loss.backward()
+        weight = network.policy_head.weight.grad
+        assert weight is not None
+        results.append((loss.detach(), weight.clone()))
+    torch.testing.assert_close(*results, atol=1e-6, rtol=0)
+    assert float(results[0][1].abs().max()) > 1e-3
+
+
 def test_neither_the_targets_nor_the_dynamics_are_bent_by_the_policy() -> None:
     experiment, objective = tiny_experiment(dynamics={"depends_on": "state"})
     pay(experiment, torch.tensor([[0, 1, 2], [2, 2, 2]]))

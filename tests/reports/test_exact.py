@@ -29,6 +29,7 @@ def test_the_landscape_has_the_divergence_of_the_summary(run: Path) -> None:
 def test_the_learned_channel_lies_between_ignorance_and_the_truth(run: Path) -> None:
     channels = examine(read_run(run)).channels
     assert channels is not None
+    assert channels.learned is not None
     assert channels.truth.shape == channels.learned.shape == (8, 4, 4)
     np.testing.assert_allclose(channels.learned.sum(axis=-1), 1.0, rtol=1e-6)
     np.testing.assert_allclose(channels.truth[0].diagonal(), 0.8125)
@@ -51,7 +52,24 @@ def test_a_known_channel_is_the_truth_and_a_learned_one_has_a_matrix_per_positio
     assert known.is_known
     assert not learned.is_known
     np.testing.assert_allclose(known.learned, known.truth, rtol=1e-6)
+    assert learned.learned is not None
     assert learned.learned.shape == (8, 4, 4)
+
+
+def test_a_method_that_never_asks_has_no_learned_channel(tmp_path: Path) -> None:
+    api.train(method="gfn-tb", steps=1, settings=TINY, device="cpu", out=tmp_path / "run")
+    record = read_run(tmp_path / "run")
+    channels = examine(record).channels
+    assert channels is not None
+    assert channels.learned is None
+    assert channels.truth.shape == (8, 4, 4)
+    assert record.summary is not None
+    assert record.summary.dynamics_ce is None
+    assert record.summary.dynamics_ce_floor > 0
+    api.report(tmp_path / "run", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "nothing was learned of it" in page
+    assert "Learned channel" not in page
 
 
 def test_a_channel_without_an_inverse_has_no_map_of_its_reach(tmp_path: Path) -> None:

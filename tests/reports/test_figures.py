@@ -142,6 +142,8 @@ def test_maps_of_the_channel_are_of_one_position_or_of_the_mean() -> None:
     assert first[0]["x"] == ["&lt;", "C"]
     mean = figures.channel_maps(channels, None)[0].traces[0]
     assert mean["z"] == [[0.75, 0.25], [0.25, 0.75]]
+    (alone,) = figures.channel_maps(Channels("<C", truth, None, is_known=False), 0)
+    assert check(alone).traces[0]["z"] == first[0]["z"]
 
 
 def test_names_from_a_run_are_shown_and_never_read_as_tags(sweep: Path) -> None:

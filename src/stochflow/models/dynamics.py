@@ -1,12 +1,14 @@
 """The learned world P̂(b|s,a), and the true one behind the same interface."""
 
+import math
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from stochflow.channels import Channel
-from stochflow.logmath import masked_log_softmax
+from stochflow.logmath import TINY_PROBABILITY, masked_log_softmax
 from stochflow.models.body import PrefixBody
 from stochflow.models.conditioning import per_row
 
@@ -66,6 +68,11 @@ class DynamicsModel(nn.Module):
     def sees_state(self) -> bool:
         """False when P̂ is the same for all prefixes of one length."""
         return self.state_body is not None
+
+    @property
+    def tabular(self) -> bool:
+        """True when tables by intention and position are all there is: no network of states or contexts."""
+        return self.state_body is None and self.context_head is None
 
     def log_matrices(self, tokens: Tensor, context: Tensor | None = None) -> Tensor:
         """log P̂(b|s_t,a) before each position; [batch, time] → [batch or 1, time, K, K].
@@ -136,3 +143,40 @@ def dynamics_cross_entropy(log_matrices: Tensor, intentions: Tensor, outcomes: T
     """Mean of −log P̂(s'|s,a) over the real steps (`forward_dynamics_loss`); a scalar."""
     picked = chosen(log_matrices, intentions, outcomes)
     return -(picked * valid).sum() / valid.sum().clamp_min(1)
+
+
+def transition_counts(intentions: Tensor, outcomes: Tensor, valid: Tensor, num_tokens: int) -> Tensor:
+    """How often each outcome followed each intention at each position; [draws, num, L] each → [draws, L, K, K]."""
+    draws, _, length = outcomes.shape
+    tables = torch.arange(draws * length, dtype=torch.int32).view(draws, 1, length)
+    codes = tables.mul_(num_tokens).add(intentions).mul_(num_tokens).add_(outcomes)
+    real = codes.flatten() if bool(valid.all()) else codes[valid]
+    counts = torch.bincount(real, minlength=draws * length * num_tokens**2)
+    return counts.view(draws, length, num_tokens, num_tokens)
+
+
+def counted_cross_entropy(
+    logits: np.ndarray, shares: np.ndarray, possible: np.ndarray | None
+) -> tuple[float, np.ndarray]:
+    """`dynamics_cross_entropy` of tables and its gradient: P̂ minus the frequency of what came, by how often it was.
+
+    Args:
+        logits: of P̂(b|a) per position, [L, K, K].
+        shares: of each transition among the observed steps, [L, K, K].
+        possible: False where an outcome is known never to come, [K, K].
+
+    Returns:
+        The mean of −log P̂ over the observed steps, and its gradient in the logits, [L, K, K].
+    """
+    if possible is not None:
+        logits = np.where(possible, logits, -np.inf)
+    # reductions of the ufuncs themselves: the tables are so small that every layer of a call counts
+    centred = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
+    weights = np.exp(centred)
+    sums = np.add.reduce(weights, axis=-1, keepdims=True)
+    log_probs, explained = centred - np.log(sums), shares
+    if possible is not None:
+        log_probs = np.where(possible, log_probs, math.log(TINY_PROBABILITY))
+        explained = shares * possible
+    gradient = weights * (np.add.reduce(explained, axis=-1, keepdims=True) / sums) - explained
+    return -float(np.vdot(shares, log_probs)), gradient

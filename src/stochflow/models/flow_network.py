@@ -1,7 +1,7 @@
 """One body, three heads: the policy π, the backward policy π_B and the state flow log F."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -18,6 +18,8 @@ from stochflow.models.transformer import TransformerBody
 
 Body = PrefixBody | TransformerBody
 _BLOCK = 2**22  # numbers in the features of one block: sixteen megabytes
+_TREE_BLOCK = 2**19  # the same while a whole tree is swept: two megabytes stay in the cache
+_Prefixes = tuple[Tensor, Tensor]  # tokens and sums of some prefixes of one length
 
 
 class Heads(NamedTuple):
@@ -167,16 +169,23 @@ class FlowNetwork(nn.Module):
     @torch.no_grad()
     def tree_log_policies(self, context: Tensor | None = None) -> Iterator[Tensor]:
         """log π(·|s) of the full prefix tree, level by level in lexicographic order; yields [K^t, K]."""
-        device = self.body.start.device
-        tokens = torch.zeros(1, 0, dtype=torch.int64, device=device)
-        sums = self.body.begin(1)
-        letters = torch.arange(self.num_tokens, device=device)
+        nothing = torch.zeros(1, 0, dtype=torch.int64, device=self.body.start.device)
+        blocks: Iterable[_Prefixes] = [(nothing, self.body.begin(1))]
         for depth in range(self.length):
-            yield self.log_policy(sums, context, self.allowed(tokens))
-            if depth + 1 < self.length:
-                parents = tokens.repeat_interleave(self.num_tokens, dim=0)
-                tokens = torch.cat([parents, letters.repeat(len(tokens)).unsqueeze(-1)], dim=1)
-                sums = self.body.extend(sums.repeat_interleave(self.num_tokens, dim=0), tokens)
+            if depth:
+                grown = self._children(blocks)
+                # nothing grows out of the last level, so its sums need not be kept
+                blocks = grown if depth + 1 == self.length else list(grown)
+            yield torch.cat([self.log_policy(sums, context, self.allowed(tokens)) for tokens, sums in blocks])
+
+    def _children(self, blocks: Iterable[_Prefixes]) -> Iterator[_Prefixes]:
+        """Every prefix with every letter after it, in blocks small enough to stay in the cache."""
+        for tokens, sums in blocks:
+            num_parents = max(1, _TREE_BLOCK // (sums.shape[-1] * self.num_tokens))
+            for some, their_sums in zip(tokens.split(num_parents), sums.split(num_parents), strict=True):
+                letters = torch.arange(self.num_tokens, device=tokens.device).repeat(len(some)).unsqueeze(-1)
+                grown = torch.cat([some.repeat_interleave(self.num_tokens, dim=0), letters], dim=1)
+                yield grown, self.body.extend(their_sums.repeat_interleave(self.num_tokens, dim=0), grown)
 
     def _may_merge(self, context: Tensor | None) -> bool:
         return self.fused and isinstance(self.body, PrefixBody) and (context is None or context.ndim == 1)

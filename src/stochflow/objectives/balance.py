@@ -162,6 +162,11 @@ class PathBalance(Balance):
         """Every measurement is a residual of its own, and log F(x) settles where E[g'(log F − log R)] is zero."""
         return REWARD_MEANS[self.learner.config.objective.loss]
 
+    @property
+    def reads_dynamics(self) -> bool:
+        """On the realised path P̂ has no place."""
+        return self.learner.config.objective.path != "realised"
+
     def terms(self, batch: Trajectories, step: int) -> Terms:
         steps = path_steps(self.learner, batch, step)
         return {"loss": self.loss(steps, self.learner.config.objective), **steps.spread()}

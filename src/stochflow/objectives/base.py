@@ -100,6 +100,11 @@ class Objective(ABC):
         """
         return GEOMETRIC
 
+    @property
+    def reads_dynamics(self) -> bool:
+        """False for an objective that never asks P̂: then nothing is learned of the world."""
+        return True
+
     @abstractmethod
     def log_z(self) -> float:
         """The objective's own estimate of log Z."""

@@ -1,5 +1,6 @@
 """The entropy ratio r_γ and the dynamics loss: how openly a policy decides, and where."""
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -15,38 +16,39 @@ def normalised_entropy(log_policy: Tensor) -> Tensor:
     num_actions = log_policy.shape[-1]
     if num_actions == 1:
         return torch.zeros_like(log_policy[..., 0])
-    nats = -(log_policy.exp() * log_policy).sum(dim=-1)
-    return nats / torch.log(torch.tensor(float(num_actions), dtype=log_policy.dtype, device=log_policy.device))
+    return (log_policy.exp() * log_policy).sum(dim=-1) / -math.log(num_actions)
 
 
-def weighted_quantile(values: Tensor, weights: Tensor, quantile: float) -> Tensor:
-    """Quantile of each column, linear between neighbours; differentiable in `values`.
+def weighted_quantiles(values: Tensor, weights: Tensor, quantiles: tuple[float, ...]) -> Tensor:
+    """Quantiles of each column, linear between neighbours; differentiable in `values`.
 
-    With equal weights it is `torch.quantile`. Entries of weight zero do not count.
+    With equal weights they are those of `torch.quantile`. Entries of weight zero do not count.
 
     Args:
         values: [rows, columns].
         weights: not negative, [rows, columns].
 
     Returns:
-        [columns]; zero for a column without weight.
+        [num_quantiles, columns]; zero for a column without weight.
     """
     counted = weights > 0
     order = values.detach().masked_fill(~counted, torch.inf).argsort(dim=0, stable=True)
     values, weights = values.gather(0, order), weights.gather(0, order)
     num_counted = counted.sum(dim=0, keepdim=True)
+    final = (num_counted - 1).clamp_min(0)
     middles = weights.cumsum(dim=0) - weights / 2
-    first = middles[:1]
-    last = middles.gather(0, (num_counted - 1).clamp_min(0))
-    targets = first + quantile * (last - first)
-    # the two neighbours of the target among the counted rows
-    below = ((middles <= targets) & (weights > 0)).sum(dim=0, keepdim=True) - 1
+    first, last = middles[:1], middles.gather(0, final)
+    shares = torch.tensor(quantiles, dtype=middles.dtype, device=middles.device).unsqueeze(-1)
+    targets = first + shares * (last - first)
+    # the two neighbours of each target among the counted rows; what does not count stands last
+    below = ((middles <= targets.unsqueeze(1)) & (weights > 0)).sum(dim=1) - 1
     lower = below.clamp_min(0)
-    upper = torch.minimum(lower + 1, (num_counted - 1).clamp_min(0))
-    gap = (middles.gather(0, upper) - middles.gather(0, lower)).clamp_min(1e-12)
-    share = ((targets - middles.gather(0, lower)) / gap).clamp(0.0, 1.0)
+    upper = torch.minimum(lower + 1, final)
+    below_target = middles.gather(0, lower)
+    gap = (middles.gather(0, upper) - below_target).clamp_min(1e-12)
+    share = ((targets - below_target) / gap).clamp(0.0, 1.0)
     result = values.gather(0, lower) * (1.0 - share) + values.gather(0, upper) * share
-    return torch.where(num_counted > 0, result, 0.0).squeeze(0)
+    return torch.where(num_counted > 0, result, 0.0)
 
 
 def entropy_ratio(entropy_high: Tensor, entropy_low: Tensor, gammas: Tensor) -> Tensor:
@@ -107,8 +109,7 @@ def entropy_terms(log_policy: Tensor, weights: Tensor, config: ObjectiveConfig, 
         log_policy = log_policy.detach()  # logged all the same, but nothing to differentiate
     entropies = normalised_entropy(log_policy)
     gammas = torch.tensor(config.gammas, dtype=entropies.dtype, device=entropies.device)
-    high = weighted_quantile(entropies, weights, config.quantile)
-    low = weighted_quantile(entropies, weights, 1.0 - config.quantile)
+    high, low = weighted_quantiles(entropies, weights, (config.quantile, 1.0 - config.quantile))
     ratios = entropy_ratio(high, low, gammas)
     log_ratio = ratios.log().mean()
     dynamics = dynamics_loss(entropies, weights / weights.sum(), ratios, gammas)

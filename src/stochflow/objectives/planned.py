@@ -18,6 +18,7 @@ from stochflow.rollout import NetworkSampler, Sampler
 from stochflow.trajectory import Trajectories
 
 _MAX_ROWS = 2**13  # states in one update, all depths together
+_MAX_ENTRIES = 2**20  # of a table of P̂ per state: four megabytes
 # weight of KL(M of the plan‖M), which has the same minimiser, where there is a stop: the world obeys it, so a policy
 # that has ruled it out once does not find back by KL(M‖·) alone, whose gradient has died
 RECALL = 0.5
@@ -169,8 +170,11 @@ class PlannedKL(Objective):
             with torch.no_grad():
                 log_dynamics = dynamics.log_matrices_at(tokens, depths)
             return log_marginal(log_policy, log_dynamics)
+        log_dynamics = self.learner.log_dynamics(tokens[:1])
+        if len(depths) * log_dynamics[0, 0].numel() <= _MAX_ENTRIES:
+            return log_marginal(log_policy, log_dynamics[0, depths])
         # one K×K table per depth, not per row
-        log_marginals = log_marginal(_by_depth(log_policy, sizes), self.learner.log_dynamics(tokens[:1]))
+        log_marginals = log_marginal(_by_depth(log_policy, sizes), log_dynamics)
         return torch.cat([log_marginals[:size, t] for t, size in enumerate(sizes)])
 
     def _due(self, progress: float) -> bool:

@@ -114,6 +114,8 @@ def _world(examined: Examined, charts: Charts, key: str) -> str:
     ]
     control = f'<div class="controls">{markup.select("Position", f"{key}-position", names)}</div>'
     words = "What the world does with each intended letter, and what the sampler has learned of it."
+    if channels.learned is None:
+        words = "What the world does with each intended letter. This method never asks, so nothing was learned of it."
     return markup.heading("The channel") + markup.paragraph(words) + control + "".join(parts)
 
 

@@ -44,11 +44,11 @@ class Landscape:
 
 @dataclass(frozen=True)
 class Channels:
-    """P(outcome | intention) at every position, true and learned; [L, K, K] each."""
+    """P(outcome | intention) at every position, true and, if anything was, learned; [L, K, K] each."""
 
     letters: list[str]
     truth: np.ndarray
-    learned: np.ndarray
+    learned: np.ndarray | None
     is_known: bool
 
 
@@ -123,9 +123,11 @@ def _truth(world: str) -> tuple[Truth, list[float] | None]:
 def _channels(experiment: Experiment, record: RunRecord) -> Channels:
     """The learned channel, averaged over the prefixes of the designs where it depends on them."""
     task, config = experiment.task, experiment.config
-    learned = experiment.trainer.learner.dynamics.log_matrices(_tokens(experiment, record)).double().exp().mean(dim=0)
-    truth = experiment.channel.log_matrices(task.length).exp()
-    return Channels(task.alphabet.labels, truth.numpy(), learned.numpy(), config.dynamics.kind == "known")
+    truth, learned = experiment.channel.log_matrices(task.length).exp().numpy(), None
+    if experiment.dynamics is not None:
+        log_matrices = experiment.dynamics.log_matrices(_tokens(experiment, record))
+        learned = log_matrices.double().exp().mean(dim=0).numpy()
+    return Channels(task.alphabet.labels, truth, learned, config.dynamics.kind == "known")
 
 
 def _tokens(experiment: Experiment, record: RunRecord) -> Tensor:

@@ -224,16 +224,22 @@ def term_curves(metrics: pd.DataFrame) -> list[Figure]:
 
 
 def channel_maps(channels: Channels, position: int | None) -> list[Figure]:
-    """True and learned channel and their difference, at one position or averaged over all."""
-    truth, learned = (
-        table.mean(axis=0) if position is None else table[position] for table in (channels.truth, channels.learned)
-    )
-    largest = max(float(np.abs(channels.learned - channels.truth).max()), 1e-3)
+    """True and learned channel and their difference, at one position or averaged over all; the first if it is alone."""
+
+    def shown(table: np.ndarray) -> np.ndarray:
+        return table.mean(axis=0) if position is None else table[position]
+
+    truth = shown(channels.truth)
     scale = [[0, "--heat0"], [0.5, "--heat1"], [1, "--heat2"]]
+    true_map = _heat_map("True channel", "P(outcome | intention).", truth, channels.letters, scale, (0.0, 1.0))
+    if channels.learned is None:
+        return [true_map]
+    learned = shown(channels.learned)
+    largest = max(float(np.abs(channels.learned - channels.truth).max()), 1e-3)
     signed = [[0, "--cold"], [0.5, "--heat0"], [1, "--hot"]]
     learned_name = "Known to the method" if channels.is_known else "Learned channel"
     return [
-        _heat_map("True channel", "P(outcome | intention).", truth, channels.letters, scale, (0.0, 1.0)),
+        true_map,
         _heat_map(learned_name, "The same, as the sampler sees it.", learned, channels.letters, scale, (0.0, 1.0)),
         _heat_map(
             "Learned minus true",

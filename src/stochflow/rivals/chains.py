@@ -84,6 +84,11 @@ class MetropolisHastings(Objective):
         """A state keeps the measurement it was accepted with: a pseudo-marginal chain (Andrieu and Roberts 2009)."""
         return ARITHMETIC
 
+    @property
+    def reads_dynamics(self) -> bool:
+        """What came is accepted or not, whatever was meant."""
+        return False
+
     def sampler(self, batch_size: int) -> Sampler:
         """Proposals for the chains there are; a chain that has not begun intends anything."""
         network, generator = self.learner.network, self.learner.generators["policy"]

@@ -50,6 +50,11 @@ class Mars(MetropolisHastings):
         self.own["proposal"] = self.proposal.to(learner.device)
         self.improvements = torch.empty(0, 2, network.length, dtype=torch.uint8)
 
+    @property
+    def reads_dynamics(self) -> bool:
+        """The likelihood of what came goes through P̂."""
+        return True
+
     @torch.no_grad()
     def propose(self, states: Tensor, generator: torch.Generator) -> Tensor:
         if not len(states):

@@ -56,6 +56,11 @@ class PPO(Objective):
     uniform policy earns.
     """
 
+    @property
+    def reads_dynamics(self) -> bool:
+        """The gradient is that of sampled intentions; the world is never modelled."""
+        return False
+
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner, config = self.learner, self.learner.config.rl
         intentions, outcomes, valid = (

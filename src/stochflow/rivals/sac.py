@@ -47,6 +47,11 @@ class SoftActorCritic(Objective):
         self.temperature = Temperature(config.temperature, config.target_entropy is not None).to(learner.device)
         self.own["critics"], self.own["temperature"] = self.critics, self.temperature
 
+    @property
+    def reads_dynamics(self) -> bool:
+        """Intentions are valued by what came of them; the world is never modelled."""
+        return False
+
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         for batch in self.learner.replayed(fresh):
             yield self.terms(batch, step)

@@ -1,0 +1,79 @@
+"""What exact evaluation costs: the sweep over all 65,536 leaves, a whole judgement, the attainable optimum.
+
+python -m benchmarks.exact_speed [--repeats 15] [--trajectories 32000]
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stochflow.api import resolve_config
+from stochflow.enumerated.tree import attainable_optimum
+from stochflow.experiment import build
+
+MODELS = {
+    "2 × 256, kmers [1]": {"kmers": [1], "width": 256, "num_layers": 2},
+    "2 × 256, kmers [1, 3, 5]": {"kmers": [1, 3, 5], "width": 256, "num_layers": 2},
+    "2 × 128, kmers [1, 3, 5]": {"kmers": [1, 3, 5], "width": 128, "num_layers": 2},
+}
+RUNS = ("sgfn-kl", "sgfn-kl-trajectory", "gfn-tb")
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--repeats", type=int, default=15)
+    options.add_argument("--trajectories", type=int, default=32_000)
+    given = options.parse_args()
+    torch.set_num_threads(1)
+    print("TFBind8, α = 0.25, one thread; CPU milliseconds, least and median")
+    for name, model in MODELS.items():
+        print_model(name, model, given.repeats)
+    for method in RUNS:
+        print_share(method, given.trajectories)
+
+
+def print_model(name: str, model: dict[str, Any], repeats: int) -> None:
+    experiment = build(resolve_config([{"model": model, "channel": {"noise": 0.25}}]))
+    truth, policy = experiment.truth, experiment.policy
+    assert truth is not None
+    truth.judge(policy)  # the first call reads the table and solves the optimum
+    print(f" {name}")
+    report("sweep", lambda: truth.log_probs(policy), repeats)
+    report("judgement", lambda: truth.judge(policy), repeats)
+    report("optimum", lambda: attainable_optimum(truth.log_rewards, truth.channel, truth.task.length), repeats)
+
+
+def report(name: str, work: Callable[[], object], repeats: int) -> None:
+    times = [1e3 * cpu_seconds(work) for _ in range(repeats)]
+    print(f"  {name:<10} {min(times):7.1f} {statistics.median(times):7.1f}")
+
+
+def print_share(method: str, trajectories: int) -> None:
+    """CPU time of a run and of its judgements, as often as the method's own settings ask for them."""
+    settings = {"method": method, "channel": {"noise": 0.25}, "budget": {"trajectories": trajectories}}
+    experiment = build(resolve_config([settings]))
+    trainer, training, judging = experiment.trainer, 0.0, 0.0
+    every, done = experiment.config.evaluation.every, 0
+    while not trainer.finished:
+        training += cpu_seconds(trainer.train_step)
+        if int(trainer.progress / every) > done:
+            done = int(trainer.progress / every)
+            judging += cpu_seconds(experiment.judge)
+    print(
+        f"  {method}: {done} judgements take {judging:.1f} s beside {training:.1f} s of training, "
+        f"{judging / (judging + training):.1%} of a run of {trajectories:,} trajectories"
+    )
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+if __name__ == "__main__":
+    main()

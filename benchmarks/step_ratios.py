@@ -1,0 +1,100 @@
+"""CPU time of a training step of SGFN-KL as a ratio to trajectory balance, both measured in turn in one run.
+
+In trajectory scope the batches are equal. A planned update, with its share of sampling and planning, is compared with a
+whole step of trajectory balance on as many states: the rows of a planned update over L + 1 are the batch.
+
+python -m benchmarks.step_ratios [--repeats 60] [--batches 16 64 256]
+"""
+
+import argparse
+import statistics
+import time
+from typing import Any
+
+import torch
+
+from stochflow.api import resolve_config
+from stochflow.experiment import build
+from stochflow.methods import METHODS
+from stochflow.objectives.planned import PlannedKL
+from stochflow.trainer import Trainer
+
+MODEL = {"kmers": [1], "width": 256, "num_layers": 2}
+GAMMA = METHODS["sgfn-kl-gamma"].settings["objective"]
+ENDLESS = {"steps": 10**9}
+TRAJECTORIES = 32_000  # of the planned run: how often it plans depends on its budget
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--repeats", type=int, default=60)
+    options.add_argument("--batches", type=int, nargs="+", default=[16, 64, 256])
+    given = options.parse_args()
+    torch.set_num_threads(1)
+    print("TFBind8, α = 0.25, 2 × 256 on one-hot prefixes, one thread; CPU milliseconds, least and median")
+    for batch_size in given.batches:
+        print_trajectory_scope(batch_size, given.repeats)
+    print_planned()
+
+
+def print_trajectory_scope(batch_size: int, repeats: int) -> None:
+    step: dict[str, Any] = {"optimiser": {"batch_size": batch_size, "updates": 1}, "budget": ENDLESS}
+    scope = {"objective": {"scope": "trajectory"}}
+    trainers = {
+        "gfn-tb": trainer("gfn-tb", step),
+        "sgfn-tb": trainer("sgfn-tb", step),
+        "sgfn-kl-trajectory": trainer("sgfn-kl-trajectory", step),
+        "… with γ and both λ": trainer("sgfn-kl-trajectory", step, scope, {"objective": GAMMA}),
+    }
+    times: dict[str, list[float]] = {name: [] for name in trainers}
+    for _ in range(repeats):
+        for name, taken in times.items():
+            taken.append(milliseconds(trainers[name]))
+    print(f" batch {batch_size}")
+    for name, taken in times.items():
+        print_ratio(name, taken, times["gfn-tb"])
+
+
+def print_planned() -> None:
+    planned = trainer("sgfn-kl", {"budget": {"trajectories": TRAJECTORIES}})
+    config, objective = planned.learner.config, planned.objective
+    milliseconds(planned)
+    assert isinstance(objective, PlannedKL)
+    assert objective.plan is not None
+    num_rows = sum(min(len(visits), config.plan.rows_per_level) for visits in objective.plan.visits)
+    batch_size = round(num_rows / (planned.learner.network.length + 1))
+    balance = trainer("gfn-tb", {"optimiser": {"batch_size": batch_size, "updates": 1}, "budget": ENDLESS})
+    updates, steps = [], []
+    while not planned.finished:
+        updates.append(milliseconds(planned) / config.optimiser.updates)
+        steps += [milliseconds(balance) for _ in range(4)]
+    print(f" {num_rows} states per update, trajectory balance at batch {batch_size}")
+    print_ratio("gfn-tb", steps, steps)
+    print_ratio("sgfn-kl, an update", updates, steps)
+
+
+def trainer(method: str, *settings: dict[str, Any]) -> Trainer:
+    """A run that explores nothing, so that only the objectives differ."""
+    common = {"method": method, "model": MODEL, "channel": {"noise": 0.25}, "exploration": {"epsilon": 0.0}}
+    made = build(resolve_config([common, *settings])).trainer
+    for _ in range(3 if made.learner.config.budget.steps else 0):
+        made.train_step()
+    return made
+
+
+def milliseconds(taken: Trainer) -> float:
+    started = time.process_time()
+    taken.train_step()
+    return 1e3 * (time.process_time() - started)
+
+
+def print_ratio(name: str, times: list[float], reference: list[float]) -> None:
+    least, middle, mean = (figure(times) / figure(reference) for figure in (min, statistics.median, statistics.fmean))
+    print(
+        f"  {name:<20} {min(times):7.2f} {statistics.median(times):7.2f}   "
+        f"× {least:.2f} (least), {middle:.2f} (median), {mean:.2f} (mean)"
+    )
+
+
+if __name__ == "__main__":
+    main()
