@@ -57,10 +57,14 @@ class Channel:
 
     def sample(self, intentions: Tensor, position: int, generator: torch.Generator) -> Tensor:
         """Outcomes b ~ P(·|a) for a batch of intentions at one position; [batch] → [batch]."""
+        uniform = torch.rand(intentions.shape, generator=generator, dtype=torch.float64)
+        return self.outcomes(intentions, position, uniform)
+
+    def outcomes(self, intentions: Tensor, position: int, uniform: Tensor) -> Tensor:
+        """The outcomes that numbers drawn uniformly from [0, 1), float64, stand for; any common shape → the same."""
         cumulative = self.matrix(position).cumsum(dim=-1)[intentions]
-        uniform = torch.rand(intentions.shape, generator=generator, dtype=torch.float64).unsqueeze(-1)
         # scaled by the row's own total: rounding in the sum must not open an index past the last token
-        return (uniform * cumulative[..., -1:] >= cumulative).sum(dim=-1)
+        return (uniform.unsqueeze(-1) * cumulative[..., -1:] >= cumulative).sum(dim=-1)
 
     def entropies(self) -> Tensor:
         """H(P(·|a)) in nats, float64, [positions or 1, K]: the floor of a dynamics model's cross-entropy."""

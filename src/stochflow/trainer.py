@@ -44,18 +44,27 @@ class Stateful(Protocol):
 
 
 class Descent:
-    """Adam with a gradient clip and a learning rate that is set anew for every step."""
+    """Adam with a gradient clip and a learning rate that is set anew for every step.
+
+    Attributes:
+        parameters: what it moves.
+        moments: what Adam keeps of each parameter that had a gradient so far: step, exp_avg, exp_avg_sq.
+    """
 
     def __init__(self, parameters: list[nn.Parameter], clip: float) -> None:
-        self._parameters, self._clip = parameters, clip
+        self.parameters, self.clip = parameters, clip
         self._adam = torch.optim.Adam(parameters, lr=0.0, fused=True)
 
     def step(self, loss: Tensor, learning_rate: float) -> None:
         self._adam.param_groups[0]["lr"] = learning_rate
         self._adam.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(self._parameters, self._clip, foreach=True)
+        nn.utils.clip_grad_norm_(self.parameters, self.clip, foreach=True)
         self._adam.step()
+
+    @property
+    def moments(self) -> dict[nn.Parameter, State]:
+        return self._adam.state
 
     def state_dict(self) -> State:
         """Moments and step counts by parameter number."""
@@ -75,7 +84,7 @@ class DynamicsFitter:
 
     def __init__(self, learner: Learner, config: DynamicsConfig) -> None:
         self._learner, self._config = learner, config
-        self._descent = None
+        self._descent: Descent | None = None
         if isinstance(learner.dynamics, DynamicsModel):
             self._descent = Descent(list(learner.dynamics.parameters()), config.clip)
 
@@ -99,6 +108,11 @@ class DynamicsFitter:
             self._descent.step(loss, learning_rate)
             losses.append(loss.detach())
         return {"forward_dynamics_loss": float(torch.stack(losses).mean())}
+
+    @property
+    def descent(self) -> Descent | None:
+        """The optimiser of P̂; None where nothing is fitted."""
+        return self._descent
 
     def state_dict(self) -> State:
         return {} if self._descent is None else self._descent.state_dict()
@@ -151,9 +165,22 @@ class Loop(ABC):
         """Everything that a checkpoint keeps, by name, but for the policy's optimiser."""
 
     @property
+    def descent(self) -> Descent:
+        """The optimiser of the policy."""
+        return self._descent
+
+    @property
     def progress(self) -> float:
         """Share of the budget that is spent, in [0, 1]."""
         return self._progress_at(self.step, self.trajectories)
+
+    def progress_within(self, before: float, num_fresh: int) -> float:
+        """The middle of a step with so many fresh trajectories: a first one at learning rate zero would be for nothing.
+
+        Args:
+            before: progress when the step began.
+        """
+        return (before + self._progress_at(self.step + 1, self.trajectories + num_fresh)) / 2
 
     @property
     def exhausted(self) -> bool:
@@ -184,8 +211,7 @@ class Loop(ABC):
         config: OptimiserConfig = self._config.optimiser
         before = self.progress
         fresh = self.collect()
-        # the middle of this step: a first step at learning rate zero would be a step for nothing
-        progress = (before + self._progress_at(self.step + 1, self.trajectories + len(fresh))) / 2
+        progress = self.progress_within(before, len(fresh))
         dynamics_record = self.fit_dynamics(fresh, progress)
         learning_rate = config.learning_rate * learning_rate_factor(progress, config.warmup)
         sums: dict[str, Tensor] = {}
@@ -197,9 +223,14 @@ class Loop(ABC):
             for name, term in terms.items():
                 sums[name] = sums.get(name, torch.zeros(())) + term.detach().cpu()
         self.require_finite_weights()
+        learned = dynamics_record | {name: float(total) / num_updates for name, total in sums.items()}
+        return self.advance(fresh, learning_rate, time.perf_counter() - started, learned)
+
+    def advance(self, fresh: Trajectories, learning_rate: float, seconds: float, learned: Record) -> Record:
+        """Count a step that was taken with a fresh batch, and say what happened."""
         self.step += 1
         self.trajectories += len(fresh)
-        self.seconds += time.perf_counter() - started
+        self.seconds += seconds
         return {
             "step": self.step,
             "trajectories": self.trajectories,
@@ -208,8 +239,7 @@ class Loop(ABC):
             "learning_rate": learning_rate,
             "beta": self._reward.exponent(self.step - 1),
             "batch_score": float(fresh.scores.mean()),
-            **dynamics_record,
-            **{name: float(total) / num_updates for name, total in sums.items()},
+            **learned,
         }
 
     def require_finite_weights(self) -> None:
@@ -272,15 +302,15 @@ class Trainer(Loop):
     ) -> None:
         super().__init__(learner.config, learner.reward, [*learner.network.parameters(), *objective.own.parameters()])
         self.learner, self.objective = learner, objective
-        self._channel, self._oracle, self._free = channel, oracle, free
-        self._dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics)
+        self.channel, self._oracle, self._free = channel, oracle, free
+        self.dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics)
 
     @property
     def calls(self) -> int:
         return self.learner.memory.num_calls - self._num_free
 
     def fit_dynamics(self, fresh: Trajectories, progress: float) -> Record:
-        return self._dynamics_fitter.fit(fresh, progress)
+        return self.dynamics_fitter.fit(fresh, progress)
 
     def updates(self, fresh: Trajectories, progress: float) -> Iterator[Terms]:
         return self.objective.updates(fresh, self.step, progress)
@@ -288,14 +318,22 @@ class Trainer(Loop):
     def modules(self) -> dict[str, nn.Module]:
         return {"network": self.learner.network, "dynamics": self.learner.dynamics, "objective": self.objective.own}
 
+    @property
+    def batch_size(self) -> int:
+        """Trajectories of the next step: as configured, or what is left of the budget."""
+        size, budget = self.learner.config.optimiser.batch_size, self.learner.config.budget.trajectories
+        return size if budget is None else min(size, budget - self.trajectories)
+
     def collect(self) -> Trajectories:
+        learner, size = self.learner, self.batch_size
+        shape = (size, learner.network.length)
+        return self.keep(
+            rollout(self.objective.sampler(size), self.channel, shape, learner.generators, self._exploration)
+        )
+
+    def keep(self, walk: Walk) -> Trajectories:
+        """Pay for what a walk brought, as far as the budget goes, and remember it."""
         learner = self.learner
-        budget = learner.config.budget.trajectories
-        size = learner.config.optimiser.batch_size
-        if budget is not None:
-            size = min(size, budget - self.trajectories)
-        sampler = self.objective.sampler(size)
-        walk = rollout(sampler, self._channel, (size, learner.network.length), learner.generators, self._exploration)
         walk, num_free = self._affordable(walk)
         before = self.calls
         scores = learner.memory.pay(walk.outcomes, self._oracle)
@@ -325,7 +363,7 @@ class Trainer(Loop):
             "memory": learner.memory,
             "replay": learner.replay,
             "generators": learner.generators,
-            "dynamics_optimiser": self._dynamics_fitter,
+            "dynamics_optimiser": self.dynamics_fitter,
             "objective": self.objective,
         }
 

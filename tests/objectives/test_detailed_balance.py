@@ -105,7 +105,7 @@ def residual_of(heads: Heads, log_reward: Tensor) -> Tensor:
         heads.log_flow[:, :-1],
         pick(heads.log_policy[:, :-1], INTENTIONS),
         true_log_dynamics(),
-        terminal_flows(heads.log_flow, log_reward),
+        terminal_flows(heads.log_flow[:, :-1], log_reward),
         pick(heads.log_backward[:, 1:], INTENTIONS),
     )
 

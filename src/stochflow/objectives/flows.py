@@ -7,8 +7,8 @@ from stochflow.objectives.base import Learner
 
 
 def terminal_flows(log_flow: Tensor, log_reward: Tensor) -> Tensor:
-    """log F(s') of every step with F(x) = R(x) at the end (`end_log_flow`); [batch, time + 1] → [batch, time]."""
-    return torch.cat([log_flow[:, 1:-1], log_reward.to(log_flow.dtype).unsqueeze(-1)], dim=1)
+    """log F(s') of every step from log F(s), with F(x) = R(x) at the end (`end_log_flow`); [batch, time] → the same."""
+    return torch.cat([log_flow[:, 1:], log_reward.to(log_flow.dtype).unsqueeze(-1)], dim=1)
 
 
 @torch.no_grad()
