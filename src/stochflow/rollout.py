@@ -90,13 +90,13 @@ def rollout(
     """
     batch_size, length = shape
     exploration = exploration or Exploration()
-    start_depths = _start_depths(batch_size, length, exploration.restarts, generators["policy"])
+    starts = start_depths(batch_size, length, exploration.restarts, generators["policy"])
     steps = []
     for depth in range(length):
         log_behaviour = exploration.behaviour(sampler.log_policy(), sampler.allowed())
         intentions = torch.multinomial(log_behaviour.exp(), 1, generator=generators["policy"])
         outcomes = channel.sample(intentions.squeeze(-1), depth, generators["channel"])
-        valid = start_depths <= depth
+        valid = starts <= depth
         if exploration.restarts:
             anything = torch.randint(channel.num_tokens, (batch_size,), generator=generators["policy"])
             outcomes = torch.where(valid, outcomes, anything)
@@ -106,7 +106,7 @@ def rollout(
     return Walk(*(torch.stack(column, dim=1) for column in zip(*steps, strict=True)))
 
 
-def _start_depths(batch_size: int, length: int, share: float, generator: torch.Generator) -> Tensor:
+def start_depths(batch_size: int, length: int, share: float, generator: torch.Generator) -> Tensor:
     """Length of the random prefix that each episode starts from; zero for most, [batch]."""
     if share == 0.0:
         return torch.zeros(batch_size, dtype=torch.int64)

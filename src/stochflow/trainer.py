@@ -35,6 +35,11 @@ def learning_rate_factor(progress: float, warmup: float) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * min(2.0 * progress - 1.0, 1.0)))
 
 
+def dynamics_learning_rate(config: DynamicsConfig, progress: float) -> float:
+    """Falls linearly to a tenth."""
+    return config.learning_rate * (1.0 - (1.0 - _DYNAMICS_FINAL_SHARE) * progress)
+
+
 class Stateful(Protocol):
     """Anything that can be saved as tensors and restored from them."""
 
@@ -93,7 +98,7 @@ class DynamicsFitter:
         if self._descent is None:
             return {}
         config, learner = self._config, self._learner
-        learning_rate = config.learning_rate * (1.0 - (1.0 - _DYNAMICS_FINAL_SHARE) * progress)
+        learning_rate = dynamics_learning_rate(config, progress)
         losses = []
         for _ in range(config.rounds if config.off_policy else 1):
             batch = (
@@ -135,7 +140,7 @@ class Loop(ABC):
     def __init__(self, config: Config, reward: Reward, trained: list[nn.Parameter]) -> None:
         self._config, self._reward = config, reward
         self._descent = Descent([weight for weight in trained if weight.requires_grad], config.optimiser.clip)
-        self._exploration = Exploration(**config.exploration.model_dump())
+        self.exploration = Exploration(**config.exploration.model_dump())
         self.step, self.trajectories, self.seconds = 0, 0, 0.0
         self.idle_steps, self._num_free = 0, 0
 
@@ -328,7 +333,7 @@ class Trainer(Loop):
         learner, size = self.learner, self.batch_size
         shape = (size, learner.network.length)
         return self.keep(
-            rollout(self.objective.sampler(size), self.channel, shape, learner.generators, self._exploration)
+            rollout(self.objective.sampler(size), self.channel, shape, learner.generators, self.exploration)
         )
 
     def keep(self, walk: Walk) -> Trajectories:

@@ -80,14 +80,14 @@ class FlowNetwork(nn.Module):
     def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at every prefix, the empty one first; [batch, time] → [batch, time + 1, ...]."""
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
-        return self._heads(self.body.prefix_sums(tokens), self._steps_left(tokens), context, allowed)
+        return self._heads(self.body.prefix_sums(tokens), self.steps_left(tokens), context, allowed)
 
     def at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, ...]."""
         allowed = None if self.mask is None else self.mask.at(tokens, depths)
         left = self.length - depths
         if self.stop is not None:
-            left = self._steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
+            left = self.steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
         return self._heads(self.body.sums_at(tokens, depths), left, context, allowed)
 
     @torch.no_grad()
@@ -164,7 +164,7 @@ class FlowNetwork(nn.Module):
     def _log_flow(self, sums: Tensor, left: Tensor | int) -> Tensor:
         return self.flow_head(self._features(sums, None)).squeeze(-1) + left * math.log(self.num_tokens)
 
-    def _steps_left(self, tokens: Tensor) -> Tensor:
+    def steps_left(self, tokens: Tensor) -> Tensor:
         """Decisions to come at every prefix, the empty one first; [batch, time] → [time + 1] or [batch, time + 1]."""
         left = self.length - torch.arange(tokens.shape[1] + 1, device=tokens.device)
         if self.stop is None:
@@ -182,5 +182,5 @@ class FlowNetwork(nn.Module):
         left = self.length - torch.arange(1, self.length + 1, device=tokens.device).unsqueeze(-1)
         if self.stop is None:
             return left
-        going_on = (self._steps_left(tokens[:, :-1]) > 0).unsqueeze(-1)
+        going_on = (self.steps_left(tokens[:, :-1]) > 0).unsqueeze(-1)
         return left * (going_on & (torch.arange(self.num_tokens, device=tokens.device) != self.stop))
