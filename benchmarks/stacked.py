@@ -17,7 +17,7 @@ from stochflow.experiment import build
 from stochflow.stacking.trainer import StackedTrainer
 from stochflow.trainer import Trainer
 
-METHODS = "gfn-tb,sgfn-db,sgfn-kl-trajectory,sgfn-kl"
+METHODS = "gfn-tb,sgfn-db,sgfn-kl-trajectory"
 _BUDGET = 2000  # steps of the run that is timed near its beginning
 
 
@@ -47,8 +47,8 @@ def main() -> None:
         rows.append(row(method, pairs))
         print("  ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
     title = (
-        f"{given.seeds} stacked seeds against one on TFBind8, batch {given.batch}, one thread, CPU ms per step: median of "
-        f"{given.rounds} rounds of {given.steps} steps after {given.warmup}; ratio with its quartiles over rounds"
+        f"{given.seeds} stacked seeds against one on TFBind8, batch {given.batch}, one thread, CPU ms per step: "
+        f"median of {given.rounds} rounds of {given.steps} steps after {given.warmup}; the ratio with its quartiles"
     )
     RESULTS.mkdir(exist_ok=True)
     frame = pd.DataFrame(rows)

@@ -68,7 +68,7 @@ class Descent:
         self._adam.step()
 
     @property
-    def moments(self) -> dict[nn.Parameter, State]:
+    def moments(self) -> dict[Tensor, State]:
         return self._adam.state
 
     def state_dict(self) -> State:

@@ -19,7 +19,12 @@ BALANCES = ("gfn-tb", "gfn-db", "gfn-subtb", "sgfn-tb", "sgfn-db")
 def make(method: str, seed: int, **settings: Any) -> Trainer:
     """A small run in float64, so that only a real difference shows."""
     optimiser = {"batch_size": 8, "updates": 1 if method == "sgfn-kl-trajectory" else 3, "clip": 1.0}
-    common = {"model": {"width": 16}, "dynamics": {"rounds": 2, "sample_size": 16}, "budget": {"trajectories": 300}}
+    common = {
+        "task": "bits:8,2",
+        "model": {"width": 16},
+        "dynamics": {"rounds": 2, "sample_size": 16},
+        "budget": {"trajectories": 300},
+    }
     config = resolve_config([{"method": method, "seed": seed, "optimiser": optimiser}, common, settings])
     trainer = build(config).trainer
     trainer.learner.network.double()
@@ -40,7 +45,9 @@ def assert_equal_runs(alone: Trainer, part: Trainer) -> None:
     for name in expected:
         if name == "counters":  # one of them is the time
             continue
-        torch.testing.assert_close(found[name], expected[name], rtol=1e-8, atol=1e-9, msg=lambda text, at=name: f"{at}: {text}")
+        torch.testing.assert_close(
+            found[name], expected[name], rtol=1e-8, atol=1e-9, msg=lambda text, at=name: f"{at}: {text}"
+        )
 
 
 def assert_equal_records(expected: Record, found: Record) -> None:
@@ -60,7 +67,7 @@ def assert_equal_records(expected: Record, found: Record) -> None:
         ("sgfn-db", {"dynamics": {"off_policy": False}}),
         ("sgfn-kl-trajectory", {"dynamics": {"kind": "known"}, "objective": {"lambda_ratio": 0.1}}),
         ("sgfn-kl-trajectory", {"exploration": {"epsilon": 0.2}, "model": {"kmers": [2, 1], "width": 16}}),
-        ("gfn-tb", {"constraints": {"forbid": ["AA"]}}),
+        ("gfn-tb", {"task": "tfbind8", "constraints": {"forbid": ["AA"]}}),
         ("sgfn-tb", {"reward_noise": "gaussian:0.1"}),
     ],
     ids=str,

@@ -118,7 +118,9 @@ def path_steps(learner: Learner, batch: Trajectories, step: int) -> Steps:
     heads = learner.network.all_prefixes(paths.outcomes)
     decisions = Heads(heads.log_policy[:, :-1], heads.log_backward[:, 1:], heads.log_flow[:, :-1])
     config = learner.config.objective
-    return steps_on(config, paths, decisions, None if config.path == "realised" else learner.log_dynamics(paths.outcomes))
+    return steps_on(
+        config, paths, decisions, None if config.path == "realised" else learner.log_dynamics(paths.outcomes)
+    )
 
 
 def observed_paths(learner: Learner, batch: Trajectories, step: int) -> Paths:

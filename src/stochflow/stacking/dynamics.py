@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.dynamics import DynamicsModel
-from stochflow.objectives.base import Terms
 from stochflow.stacking.descent import StackedDescent, stacked_parameters
 from stochflow.trainer import Record, Trainer, dynamics_learning_rate
 from stochflow.trajectory import Trajectories
@@ -28,9 +27,7 @@ class StackedDynamics:
     def fit(self, fresh: Sequence[Trajectories], progress: float) -> list[Record]:
         """What `Trainer.fit_dynamics` does, for every run."""
         if self._tables is None:
-            return [
-                trainer.fit_dynamics(batch, progress) for trainer, batch in zip(self._trainers, fresh, strict=True)
-            ]
+            return [trainer.fit_dynamics(batch, progress) for trainer, batch in zip(self._trainers, fresh, strict=True)]
         config = self._trainers[0].learner.config.dynamics
         batches, rounds = list(fresh), 1
         if config.off_policy:

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from stochflow.kmers import kmer_buckets
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import MAX_BUCKETS, PrefixBody
-from stochflow.models.flow_network import FlowNetwork, Heads
+from stochflow.models.flow_network import FlowNetwork
 from stochflow.stacking.descent import stacked_parameters
 
 
@@ -67,7 +67,8 @@ class StackedNetwork:
 
         The gradient of the embedding is written, not returned: a dense one per update would cost more than the layers.
         """
-        sums = _PrefixSums.apply(self.weights["body.start"], self._table, self._gradient, rows)
+        start = self.weights["body.start"]
+        sums: Tensor = _PrefixSums.apply(start, self._table, self._gradient, rows)  # type: ignore[no-untyped-call]  # torch
         if torch.is_grad_enabled():
             self._touched.append(rows.flatten())
             self.weights["body.embedding.weight"].grad = self._gradient.view_as(self.weights["body.embedding.weight"])

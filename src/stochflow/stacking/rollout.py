@@ -40,9 +40,7 @@ class Draws:
 
 
 @torch.no_grad()
-def stacked_rollout(
-    sampler: StackedSampler, channel: Channel, draws: Draws, exploration: Exploration
-) -> Walk:
+def stacked_rollout(sampler: StackedSampler, channel: Channel, draws: Draws, exploration: Exploration) -> Walk:
     """Episodes of all runs; every field of the walk is [runs, batch, time]."""
     steps = []
     for depth, (noise, uniform) in enumerate(zip(draws.intentions, draws.outcomes, strict=True)):

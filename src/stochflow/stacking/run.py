@@ -38,7 +38,7 @@ def why_not_stacked(config: Config) -> str | None:
     if is_graph(config.task):
         return "it trains on a graph"
     if objective.kind not in _KINDS and not (objective.kind == "kl" and objective.scope == "trajectory"):
-        return "its objective works with each run's own memory"
+        return "its objective has no stacked form"
     if config.model.body != "kmer":
         return "only k-mer bodies can be stacked"
     if config.budget.oracle_calls is not None or config.budget.minutes is not None:
@@ -82,6 +82,4 @@ def run_stacked(parts: Sequence[Part], stop: Callable[[], bool]) -> None:
 def _with_one_truth(parts: Sequence[Part]) -> list[Part]:
     """Task, channel and reward are the same for all runs, and so is what can be computed from them."""
     truth = parts[0].experiment.truth
-    return [
-        dataclasses.replace(part, experiment=dataclasses.replace(part.experiment, truth=truth)) for part in parts
-    ]
+    return [dataclasses.replace(part, experiment=dataclasses.replace(part.experiment, truth=truth)) for part in parts]

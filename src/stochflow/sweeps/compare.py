@@ -195,7 +195,9 @@ class _Sweep:
         work: list[Work] = list(jobs.values())
         if self._spec.stack:
             groups = stack_groups([self._runs[name] for name in self._waiting], self._spec.num_jobs)
-            work = [jobs[group[0]] if len(group) == 1 else Stack(tuple(jobs[name] for name in group)) for group in groups]
+            work = [
+                jobs[group[0]] if len(group) == 1 else Stack(tuple(jobs[name] for name in group)) for group in groups
+            ]
         self._members = {each.name: [job.name for job in _jobs_of(each)] for each in work}
         return work
 
@@ -216,9 +218,7 @@ class _Sweep:
     def _expected_seconds(self, work: Work) -> float:
         """Measured on runs of the same kind; before there are any, by the number of updates."""
         runs = [self._runs[job.name] for job in _jobs_of(work)]
-        return sum(
-            self._results.seconds(run) or run.num_updates * self._results.seconds_per_update() for run in runs
-        )
+        return sum(self._results.seconds(run) or run.num_updates * self._results.seconds_per_update() for run in runs)
 
 
 def _jobs_of(work: Work) -> tuple[Job, ...]:

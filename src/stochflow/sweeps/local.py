@@ -46,7 +46,9 @@ class LocalEngine:
             worker.process.join(_GRACE)
         self._workers.clear()
 
-    def run(self, jobs: list[Work], cost: Callable[[Work], float], stop: Callable[[], bool]) -> Iterator[Outcome | None]:
+    def run(
+        self, jobs: list[Work], cost: Callable[[Work], float], stop: Callable[[], bool]
+    ) -> Iterator[Outcome | None]:
         """Outcomes as they come, and None a few times a second in between; after `stop` nothing new is started."""
         waiting, deaths = list(jobs), Counter[str]()
         while (waiting and not stop()) or self._busy():

@@ -49,7 +49,9 @@ class RayEngine:
         if self._joined:
             self._ray.shutdown()
 
-    def run(self, jobs: list[Work], cost: Callable[[Work], float], stop: Callable[[], bool]) -> Iterator[Outcome | None]:
+    def run(
+        self, jobs: list[Work], cost: Callable[[Work], float], stop: Callable[[], bool]
+    ) -> Iterator[Outcome | None]:
         """Outcomes as they come, and None a few times a second in between; after `stop` nothing new is started."""
         task = self._ray.remote(num_cpus=1, max_retries=self._retries)(execute)
         waiting = sorted(jobs, key=cost)
