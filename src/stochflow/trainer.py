@@ -52,19 +52,19 @@ class Descent:
     """Adam with a gradient clip and a learning rate that is set anew for every step.
 
     Attributes:
-        parameters: what it moves.
+        clip: largest norm of a gradient.
         moments: what Adam keeps of each parameter that had a gradient so far: step, exp_avg, exp_avg_sq.
     """
 
     def __init__(self, parameters: list[nn.Parameter], clip: float) -> None:
-        self.parameters, self.clip = parameters, clip
+        self._parameters, self.clip = parameters, clip
         self._adam = torch.optim.Adam(parameters, lr=0.0, fused=True)
 
     def step(self, loss: Tensor, learning_rate: float) -> None:
         self._adam.param_groups[0]["lr"] = learning_rate
         self._adam.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(self.parameters, self.clip, foreach=True)
+        nn.utils.clip_grad_norm_(self._parameters, self.clip, foreach=True)
         self._adam.step()
 
     @property

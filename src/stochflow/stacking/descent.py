@@ -1,6 +1,6 @@
 """One optimiser for the weights of several runs, each with its own gradient clip."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -27,26 +27,30 @@ class StackedDescent:
     """What `Descent` does for one run, for all of them: Adam works element by element, so the runs do not meet.
 
     Args:
-        stacks: weights, [runs, ...], in the order of `descents[i].parameters`.
+        stacks: weights, [runs, ...], by the names that the modules give them.
+        modules: one per run.
         descents: the optimisers of the single runs; their moments are where this one begins.
     """
 
-    def __init__(self, stacks: Sequence[nn.Parameter], descents: Sequence[Descent]) -> None:
-        self._stacks, self._descents, self._clip = list(stacks), list(descents), descents[0].clip
+    def __init__(
+        self, stacks: Mapping[str, nn.Parameter], modules: Sequence[nn.Module], descents: Sequence[Descent]
+    ) -> None:
+        self._stacks, self._descents, self._clip = list(stacks.values()), list(descents), descents[0].clip
+        self._singles = [[module.get_parameter(name) for name in stacks] for module in modules]
         self._moments = [[torch.zeros_like(stack) for stack in self._stacks] for _ in _BETAS]
         self._steps = [torch.zeros((), dtype=torch.float32, device=stack.device) for stack in self._stacks]
-        for run, descent in enumerate(self._descents):
-            for index, single in enumerate(descent.parameters):
+        for run, (descent, singles) in enumerate(zip(self._descents, self._singles, strict=True)):
+            for index, single in enumerate(singles):
                 if kept := descent.moments.get(single):
                     self._moments[0][index][run] = kept["exp_avg"]
                     self._moments[1][index][run] = kept["exp_avg_sq"]
                     self._steps[index] = kept["step"].clone()
 
-    def step(self, learning_rate: float) -> None:
-        """Move every stack that has a gradient."""
+    def step(self, learning_rate: float, rows: Tensor | None = None) -> None:
+        """Move every stack that has a gradient; see `clip_each_run` for `rows`."""
         chosen = [index for index, stack in enumerate(self._stacks) if stack.grad is not None]
         gradients = [gradient for index in chosen if (gradient := self._stacks[index].grad) is not None]
-        clip_each_run(gradients, self._clip)
+        clip_each_run(gradients, self._clip, rows)
         first, second = ([moments[index] for index in chosen] for moments in self._moments)
         with torch.no_grad():
             adam(
@@ -72,7 +76,7 @@ class StackedDescent:
             if not step:
                 continue
             for run, descent in enumerate(self._descents):
-                descent.moments[descent.parameters[index]] = {
+                descent.moments[self._singles[run][index]] = {
                     "step": step.clone(),
                     "exp_avg": self._moments[0][index][run],
                     "exp_avg_sq": self._moments[1][index][run],
@@ -80,11 +84,25 @@ class StackedDescent:
 
 
 @torch.no_grad()
-def clip_each_run(gradients: Sequence[Tensor], clip: float) -> None:
-    """Scale gradients [runs, ...] in place so that each run's norm over all of them is at most `clip`."""
-    norms = torch.stack([torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients])
-    shares = clip / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)
-    if bool((shares < 1.0).any()):
-        shares = shares.clamp_max(1.0)
-        for gradient in gradients:
-            gradient.mul_(shares.view(-1, *[1] * (gradient.ndim - 1)))
+def clip_each_run(gradients: Sequence[Tensor], clip: float, rows: Tensor | None = None) -> None:
+    """Scale gradients [runs, ...] in place so that each run's norm over all of them is at most `clip`.
+
+    Args:
+        rows: distinct rows of the first gradient, with the runs flattened into them, beyond which it is zero: a large
+            table of which a batch reads little; None to look at all of it.
+    """
+    whole = gradients if rows is None else gradients[1:]
+    norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in whole]
+    if rows is not None:
+        table = gradients[0].flatten(0, 1)
+        owners, read = rows // gradients[0].shape[1], table[rows]
+        squares = read.square().sum(dim=-1)
+        norms.append(squares.new_zeros(len(gradients[0])).index_add_(0, owners, squares).sqrt())
+    shares = clip / (torch.linalg.vector_norm(torch.stack(norms), dim=0) + 1e-6)
+    if not bool((shares < 1.0).any()):
+        return
+    shares = shares.clamp_max(1.0)
+    for gradient in whole:
+        gradient.mul_(shares.view(-1, *[1] * (gradient.ndim - 1)))
+    if rows is not None:
+        table[rows] = read * shares[owners].unsqueeze(-1)

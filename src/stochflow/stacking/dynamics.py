@@ -22,7 +22,7 @@ class StackedDynamics:
         if isinstance(models[0], DynamicsModel) and not models[0].sees_state:
             descents = [fitter for trainer in trainers if (fitter := trainer.dynamics_fitter.descent) is not None]
             stacks = stacked_parameters(models)
-            self._tables = _Tables(stacks, models[0], StackedDescent(list(stacks.values()), descents))
+            self._tables = _Tables(stacks, models[0], StackedDescent(stacks, models, descents))
 
     def fit(self, fresh: Sequence[Trajectories], progress: float) -> list[Record]:
         """What `Trainer.fit_dynamics` does, for every run."""
@@ -42,6 +42,8 @@ class StackedDynamics:
 
     def log_matrices(self, outcomes: Tensor) -> Tensor:
         """log P̂(b|s_t,a), without gradient; [runs, batch, time] → [runs, batch or 1, time, K, K]."""
+        if self._tables is not None:
+            return self._tables.log_probs(outcomes.shape[-1]).unsqueeze(1)
         learners = [trainer.learner for trainer in self._trainers]
         return torch.stack([learner.log_dynamics(rows) for learner, rows in zip(learners, outcomes, strict=True)])
 
@@ -62,12 +64,19 @@ class _Tables:
         self._stacks = stacks
 
     @torch.no_grad()
+    def log_probs(self, time: int) -> Tensor:
+        """log P̂(b|a) at so many positions, [runs, time, K, K]."""
+        logits = self._stacks["intention"].unsqueeze(1).expand(-1, time, -1, -1)
+        if "position" in self._stacks:
+            logits = logits + self._stacks["position"][:, :time]
+        return masked_log_softmax(logits, self.model.possible)
+
+    @torch.no_grad()
     def fit(self, counts: Tensor, learning_rate: float) -> Tensor:
         """One update of every run on counts [runs, time, K, K]; the losses, [runs]."""
         intention, position = self._stacks["intention"], self._stacks.get("position")
         counts = counts.to(intention.dtype)
-        logits = intention.unsqueeze(1).expand_as(counts) if position is None else intention.unsqueeze(1) + position
-        log_probs = masked_log_softmax(logits, self.model.possible)
+        log_probs = self.log_probs(counts.shape[1])
         num = counts.sum(dim=(1, 2, 3), keepdim=True).clamp_min(1)
         losses = -((counts * log_probs).sum(dim=(1, 2, 3)) / num.flatten())
         gradient = (counts.sum(dim=-1, keepdim=True) * log_probs.exp() - counts) / num

@@ -12,7 +12,7 @@ from stochflow.kmers import kmer_buckets
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import MAX_BUCKETS, PrefixBody
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.stacking.descent import stacked_parameters
+from stochflow.stacking.descent import StackedDescent, stacked_parameters
 
 
 class StackedNetwork:
@@ -29,11 +29,14 @@ class StackedNetwork:
             raise TypeError("only k-mer bodies can be stacked")
         self.single, self.body = networks[0], body
         self.num_runs = len(networks)
-        self.weights = stacked_parameters(networks)
-        self._table = self.weights["body.embedding.weight"].detach().flatten(0, 1)  # [runs·rows, width], a view
+        weights = stacked_parameters(networks)
+        self._embedding = weights.pop("body.embedding.weight")
+        # the embedding comes first, because `descend` knows its rows
+        self.weights = {"body.embedding.weight": self._embedding, **weights}
+        self._table = self._embedding.detach().flatten(0, 1)  # [runs·rows, width], a view
         self._num_rows = len(self._table) // self.num_runs
         self._gradient = torch.zeros_like(self._table)
-        self._touched: list[Tensor] = []
+        self._touched: Tensor | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -43,10 +46,14 @@ class StackedNetwork:
         """Forget all gradients."""
         for weight in self.weights.values():
             weight.grad = None
-        # only what was written to: the table is much larger than a batch
-        for rows in self._touched:
-            self._gradient.index_fill_(0, rows, 0.0)
-        self._touched.clear()
+        if self._touched is not None:  # the table is much larger than what a batch reads of it
+            self._gradient[self._touched] = 0.0
+        self._touched = None
+
+    def descend(self, descent: StackedDescent, learning_rate: float) -> None:
+        """Move all weights against the gradients of one batch, and forget these."""
+        descent.step(learning_rate, self._touched)
+        self.zero_grad()
 
     def rows(self, tokens: Tensor) -> Tensor:
         """Rows of all tables together for the k-mers that end at each position; [runs, batch, t] → [..., num_kmers]."""
@@ -70,8 +77,10 @@ class StackedNetwork:
         start = self.weights["body.start"]
         sums: Tensor = _PrefixSums.apply(start, self._table, self._gradient, rows)  # type: ignore[no-untyped-call]  # torch
         if torch.is_grad_enabled():
-            self._touched.append(rows.flatten())
-            self.weights["body.embedding.weight"].grad = self._gradient.view_as(self.weights["body.embedding.weight"])
+            if self._touched is not None:
+                raise RuntimeError("descend before the next batch: the gradient of the embedding is that of one")
+            self._touched = rows.unique()
+            self._embedding.grad = self._gradient.view_as(self._embedding)
         return self.features(sums.flatten(1, 2)).unflatten(1, sums.shape[1:3])
 
     def features(self, sums: Tensor) -> Tensor:

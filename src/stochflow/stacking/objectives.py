@@ -38,26 +38,25 @@ class Together:
     network: StackedNetwork
     dynamics: StackedDynamics
 
-    def replayed(self, fresh: Sequence[Trajectories]) -> Iterator[Trajectories]:
-        """The fresh batches, then remembered ones; fields [runs, batch, ...]. See `Learner.replayed`."""
-        yield stacked(fresh)
+    def replayed(self, fresh: Sequence[Trajectories], step: int) -> Iterator[tuple[Paths, Tensor]]:
+        """The fresh batches, then remembered ones, as in `Learner.replayed`; see `paths`."""
+        yield self.paths(stacked(fresh), step)
         size, left = len(fresh[0]), self.learners[0].config.optimiser.updates - 1
         while left:
             num = min(left, _DRAWN_AT_ONCE)
             left -= num
             # rows are drawn one after the other, so one draw of many batches is many draws of one
-            drawn = stacked(
-                [learner.replay.sample(num * size, learner.generators["replay"]) for learner in self.learners]
-            )
-            parts = [getattr(drawn, field.name).split(size, dim=1) for field in fields(drawn)]
-            for columns in zip(*parts, strict=True):
-                yield Trajectories(*columns)
+            drawn = [learner.replay.sample(num * size, learner.generators["replay"]) for learner in self.learners]
+            paths, rows = self.paths(stacked(drawn), step)
+            for *columns, part in zip(*(column.split(size, dim=1) for column in (*paths, rows)), strict=True):
+                yield Paths(*columns), part
 
-    def paths(self, batch: Trajectories, step: int) -> Paths:
-        """What the batches of all runs say by themselves; [runs, batch, ...]."""
+    def paths(self, batch: Trajectories, step: int) -> tuple[Paths, Tensor]:
+        """What the batches of all runs say by themselves, [runs, batch, ...], and the rows of their k-mers."""
         flat = Trajectories(*(getattr(batch, field.name).flatten(0, 1) for field in fields(batch)))
         paths = observed_paths(self.learners[0], flat, step)  # rewards and masks are the same for all runs
-        return Paths(*(column.unflatten(0, batch.outcomes.shape[:2]) for column in paths))
+        shape = batch.outcomes.shape[:2]
+        return Paths(*(column.unflatten(0, shape) for column in paths)), self.network.rows(batch.outcomes)
 
 
 class NetworkWalk:
@@ -83,13 +82,13 @@ class _OnPaths:
     def sampler(self, batch_size: int) -> tuple[StackedSampler, torch.dtype]:
         return NetworkWalk(self.together.network, batch_size), self.together.network.dtype
 
-    def heads(self, outcomes: Tensor, backward: bool, flow: bool) -> Heads:
+    def heads(self, outcomes: Tensor, rows: Tensor, backward: bool, flow: bool) -> Heads:
         """log π and log F at s_t and log π_B at s_{t+1}, as far as they are asked for; [runs, batch, time, ...]."""
         network = self.together.network
         single, flat = network.single, outcomes.flatten(0, 1)
         runs, batch, time = outcomes.shape
-        read = outcomes if backward else outcomes[..., :-1]  # nothing else is decided at the end
-        features = network.prefix_features(network.rows(read))
+        # without π_B nothing is asked at the end
+        features = network.prefix_features(rows if backward else rows[:, :, :-1])
         before = features[:, :, :time].flatten(1, 2)
         allowed = None
         if single.mask is not None:
@@ -126,9 +125,8 @@ class StackedBalance(_OnPaths):
         def aware(paths: Paths, heads: Heads, log_matrices: Tensor) -> Terms:
             return objective.step_terms(steps_on(config, paths, heads, log_matrices))
 
-        for batch in self.together.replayed(fresh):
-            paths = self.together.paths(batch, step)
-            heads = self.heads(paths.outcomes, backward=not realised and config.backward == "learned", flow=True)
+        for paths, rows in self.together.replayed(fresh, step):
+            heads = self.heads(paths.outcomes, rows, backward=not realised and config.backward == "learned", flow=True)
             if realised:
                 yield vmap(blind)(paths, heads)
             else:
@@ -149,8 +147,8 @@ class StackedTrajectoryKL(_OnPaths):
             return objective.path_terms(paths, log_policy, log_matrices, log_behaviour, progress)
 
         batch = stacked(fresh)
-        paths = self.together.paths(batch, step)
-        log_policy = self.heads(paths.outcomes, backward=False, flow=False).log_policy
+        paths, rows = self.together.paths(batch, step)
+        log_policy = self.heads(paths.outcomes, rows, backward=False, flow=False).log_policy
         log_matrices = self.together.dynamics.log_matrices(paths.outcomes)
         terms = vmap(terms_of)(paths, log_policy, log_matrices, batch.log_behaviour)
         for run, each in enumerate(self._objectives):

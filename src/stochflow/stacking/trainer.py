@@ -38,7 +38,7 @@ class StackedTrainer:
         self._network = StackedNetwork([learner.network for learner in learners])
         self._dynamics = StackedDynamics(self.trainers)
         self._descent = StackedDescent(
-            list(self._network.weights.values()), [trainer.descent for trainer in self.trainers]
+            self._network.weights, [learner.network for learner in learners], [trainer.descent for trainer in trainers]
         )
         self._objective = make_stacked_objective(
             Together(learners, self._network, self._dynamics), [trainer.objective for trainer in self.trainers]
@@ -69,8 +69,7 @@ class StackedTrainer:
             names = list(terms)
             updates.append(self._checked(terms))
             terms["loss"].sum().backward()
-            self._descent.step(learning_rate)
-            self._network.zero_grad()
+            self._network.descend(self._descent, learning_rate)
         self._require_finite_weights()
         means = torch.stack(updates).sum(dim=0) / len(updates)  # [terms, runs]
         # what a step took is shared out: all runs together take as long as their records say
