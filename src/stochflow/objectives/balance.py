@@ -24,6 +24,9 @@ REWARD_MEANS: dict[LossShape, str] = {
     "shifted-cosh": "√(E[R]/E[1/R])",
 }
 
+_FIVE = ("log_flow", "log_forward", "log_dynamics", "log_next_flow", "log_backward")
+SPREAD = [f"{name}_{kind}" for name in _FIVE for kind in ("mean", "std")]
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -58,18 +61,16 @@ class Steps:
 
     def spread(self) -> Terms:
         """Mean and standard deviation of each of the five terms over the real steps; zero when there are none."""
-        names = ("log_flow", "log_forward", "log_dynamics", "log_next_flow", "log_backward")
-        values = torch.stack([getattr(self, name).detach() for name in names]).flatten(1)
+        return dict(zip(SPREAD, self.moments().unbind(), strict=True))
+
+    def moments(self) -> Tensor:
+        """The same as one tensor in the order of `SPREAD`, [10]."""
+        values = torch.stack([getattr(self, name).detach() for name in _FIVE]).flatten(1)
         real = self.valid.flatten()
         num_real = real.sum().clamp_min(1)
         means = torch.where(real, values, 0.0).sum(dim=1) / num_real
         squares = torch.where(real, values - means.unsqueeze(-1), 0.0).square()
-        deviations = (squares.sum(dim=1) / num_real).sqrt()
-        return {
-            f"{name}_{kind}": numbers[row]
-            for row, name in enumerate(names)
-            for kind, numbers in (("mean", means), ("std", deviations))
-        }
+        return torch.stack([means, (squares.sum(dim=1) / num_real).sqrt()], dim=1).flatten()
 
 
 class Paths(NamedTuple):

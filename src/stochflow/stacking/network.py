@@ -13,6 +13,7 @@ from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import MAX_BUCKETS, PrefixBody
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.stacking.descent import StackedDescent, stacked_parameters
+from stochflow.stacking.trunk import StackedTrunk
 
 
 class StackedNetwork:
@@ -85,12 +86,9 @@ class StackedNetwork:
 
     def features(self, sums: Tensor) -> Tensor:
         """The trunk; [runs, rows, width] → the same."""
-        scale, shift = self.weights["body.norm.weight"].unsqueeze(1), self.weights["body.norm.bias"].unsqueeze(1)
-        normed = functional.layer_norm(sums, (self.body.width,), eps=self.body.norm.eps)
-        hidden = functional.gelu(torch.addcmul(shift, normed, scale))
-        for layer in range(len(self.body.layers)):
-            hidden = hidden + functional.gelu(self._linear(hidden, f"body.layers.{layer}"))
-        return hidden
+        names = ["body.norm", *(f"body.layers.{layer}" for layer in range(len(self.body.layers)))]
+        weights = [self.weights[f"{name}.{kind}"] for name in names for kind in ("weight", "bias")]
+        return StackedTrunk.apply(sums, self.body.norm.eps, *weights)  # type: ignore[no-untyped-call]  # torch
 
     def log_policy(self, features: Tensor, allowed: Tensor | None = None) -> Tensor:
         """log π; [runs, rows, width] → [runs, rows, K]."""

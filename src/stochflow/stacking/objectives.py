@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from stochflow.models.flow_network import Heads
-from stochflow.objectives.balance import PathBalance, Paths, observed_paths, steps_on
+from stochflow.objectives.balance import SPREAD, PathBalance, Paths, Steps, observed_paths, steps_on
 from stochflow.objectives.base import Learner, Terms
 from stochflow.objectives.divergence import TrajectoryKL
 from stochflow.stacking.dynamics import StackedDynamics
@@ -115,22 +115,27 @@ class StackedBalance(_OnPaths):
         self._objective = objectives[0]
 
     def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[Terms]:
-        config = self._objective.learner.config.objective
+        objective, config = self._objective, self._objective.learner.config.objective
         realised = config.path == "realised"
-        objective = self._objective
 
-        def blind(paths: Paths, heads: Heads) -> Terms:
-            return objective.step_terms(steps_on(config, paths, heads, None))
+        def judged(*columns: Tensor) -> tuple[Tensor, Tensor]:
+            steps = Steps(*columns)
+            return objective.loss(steps, config), steps.moments()
 
-        def aware(paths: Paths, heads: Heads, log_matrices: Tensor) -> Terms:
-            return objective.step_terms(steps_on(config, paths, heads, log_matrices))
+        def aware(paths: Paths, heads: Heads, log_matrices: Tensor) -> tuple[Tensor, Tensor]:
+            return judged(*vars(steps_on(config, paths, heads, log_matrices)).values())
 
         for paths, rows in self.together.replayed(fresh, step):
             heads = self.heads(paths.outcomes, rows, backward=not realised and config.backward == "learned", flow=True)
-            if realised:
-                yield vmap(blind)(paths, heads)
+            if realised:  # steps know nothing of runs, so only what is averaged over them needs to be mapped
+                flat = [[column.flatten(0, 1) for column in each] for each in (paths, heads)]
+                steps = steps_on(config, Paths(*flat[0]), Heads(*flat[1]), None)
+                shape = paths.outcomes.shape[:2]
+                losses, moments = vmap(judged)(*(column.unflatten(0, shape) for column in vars(steps).values()))
             else:
-                yield vmap(aware)(paths, heads, self.together.dynamics.log_matrices(paths.outcomes))
+                log_matrices = self.together.dynamics.log_matrices(paths.outcomes)
+                losses, moments = vmap(aware)(paths, heads, log_matrices)
+            yield {"loss": losses, **dict(zip(SPREAD, moments.unbind(1), strict=True))}
 
 
 class StackedTrajectoryKL(_OnPaths):
