@@ -29,8 +29,9 @@ from stochflow.graphs import configured_graph, is_graph, settings_of
 from stochflow.methods import method_settings
 from stochflow.oracles.task import PREFIX, function_name
 from stochflow.reports.page import write_report
-from stochflow.runs import TABLE, RunDirectory, check_free
+from stochflow.runs import CONFIG, TABLE, RunDirectory, check_free
 from stochflow.seeding import Generators
+from stochflow.stacking.run import Part, run_stacked
 from stochflow.task_config import (
     configured_channel,
     configured_task,
@@ -252,12 +253,7 @@ def train(
     if resume:
         directory, experiment = _reopen(Path(out) if out else None, layers, function)
     else:
-        resolved = resolve_config(layers)
-        path = Path(out) if out else default_path(resolved)
-        check_free(path, overwrite)
-        resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
-        resolved, own_table = with_table_pinned(resolved)
-        directory, experiment = _begin(path, resolved, own_table, overwrite, function)
+        directory, experiment = _start(Path(out) if out else None, layers, overwrite, function)
     tracking.start(experiment.config, directory.path, experiment.trainer.step if resume else None)
     try:
         with stop_signal() as signalled:
@@ -272,6 +268,53 @@ def train(
         raise
     tracking.finish(directory.summary())
     return Run(directory.path)
+
+
+def train_stacked(
+    configs: Sequence[Settings],
+    outs: Sequence[Path],
+    *,
+    track: Sequence[str] = (),
+    listen: Sequence[experiments.Listener] = (),
+    stop: Callable[[], bool],
+) -> None:
+    """Train runs of one config but for the seed as one program, each in its own run directory.
+
+    A run that has a checkpoint goes on from it. Those that stand at the same step are taken forward together.
+
+    Args:
+        outs: run directory of each.
+        listen: called after every training step of each run.
+        stop: asked before every training step.
+    """
+    opened, trackings = [], []
+    for config, out in zip(configs, outs, strict=True):
+        layers, tracking = [dict(config)], Tracking(track)
+        if any((out / "checkpoint").glob("step-*.json")):
+            directory, experiment = _reopen(out, layers, None)
+            tracking.start(experiment.config, directory.path, experiment.trainer.step)
+        else:  # perhaps it was killed before its first checkpoint: nothing to keep
+            directory, experiment = _start(out, layers, (out / CONFIG).exists(), None)
+            tracking.start(experiment.config, directory.path, None)
+        opened.append((directory, experiment))
+        trackings.append(tracking)
+    listeners: Sequence[experiments.Listener | None] = listen or [None] * len(opened)
+    parts = [
+        Part(experiment, directory, _both(tracking, each))
+        for (directory, experiment), tracking, each in zip(opened, trackings, listeners, strict=True)
+        if isinstance(experiment, experiments.Experiment)
+    ]
+    try:
+        with stop_signal() as signalled:
+            for step in sorted({part.experiment.trainer.step for part in parts}):
+                level = [part for part in parts if part.experiment.trainer.step == step]
+                run_stacked(level, lambda: signalled() or stop())
+    except BaseException:
+        for tracking in trackings:
+            tracking.finish(None)
+        raise
+    for tracking, (directory, _) in zip(trackings, opened, strict=True):
+        tracking.finish(directory.summary())
 
 
 def sample(run: str | Path | Run, n: int = 1000, **options: Any) -> pd.DataFrame:
@@ -408,6 +451,18 @@ def stop_signal() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _start(
+    path: Path | None, layers: list[dict[str, Any]], overwrite: bool, function: Function | None
+) -> tuple[RunDirectory, experiments.Runnable]:
+    """A fresh experiment of these settings and its run directory."""
+    resolved = resolve_config(layers)
+    path = path or default_path(resolved)
+    check_free(path, overwrite)
+    resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
+    resolved, own_table = with_table_pinned(resolved)
+    return _begin(path, resolved, own_table, overwrite, function)
 
 
 def _begin(

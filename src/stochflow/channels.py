@@ -62,9 +62,15 @@ class Channel:
         """Outcomes b ~ P(·|a) for a batch of intentions at one position; [batch] → [batch]."""
         if self.slip == 0.0:
             return intentions
-        cumulative = self._cumulative[position if len(self.matrices) > 1 else 0].index_select(0, intentions)
-        uniform = torch.rand((len(intentions), 1), generator=generator, dtype=torch.float64)
-        return (uniform >= cumulative).sum(dim=-1)
+        uniform = torch.rand(intentions.shape, generator=generator, dtype=torch.float64)
+        return self.outcomes(intentions, position, uniform)
+
+    def outcomes(self, intentions: Tensor, position: int, uniform: Tensor) -> Tensor:
+        """The outcomes that numbers drawn uniformly from [0, 1), float64, stand for; any common shape → the same."""
+        if self.slip == 0.0:
+            return intentions
+        cumulative = self._cumulative[position if len(self.matrices) > 1 else 0][intentions]
+        return (uniform.unsqueeze(-1) >= cumulative).sum(dim=-1)
 
     def entropies(self) -> Tensor:
         """H(P(·|a)) in nats, float64, [positions or 1, K]: the floor of a dynamics model's cross-entropy."""

@@ -215,6 +215,10 @@ def compare(
     trajectories: Annotated[int | None, typer.Option(help="Budget of every run.  [default: 32000]")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="YAML file with these options.")] = None,
     assignments: Assignments = None,
+    stack: Annotated[
+        bool | None,
+        typer.Option("--stack/--no-stack", help="Train the seeds of a method as one program.  [default: no-stack]"),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time.  [default: one per core]")] = None,
     engine: Annotated[
         str | None, typer.Option(metavar="local|ray", help="Processes here or a Ray cluster.  [default: local]")
@@ -234,6 +238,7 @@ def compare(
             trajectories=trajectories,
             config=config,
             settings=assignments or (),
+            stack=stack,
             jobs=jobs,
             engine=engine,
             address=address,

@@ -239,30 +239,46 @@ def make_objective(learner: Learner) -> Objective:
 
 def run(experiment: Runnable, directory: RunDirectory, listen: Listener, stop: Callable[[], bool]) -> None:
     """Train to the end of the budget or until asked to stop, keeping what was learned along the way."""
-    config, trainer = experiment.config, experiment.trainer
-    with torch_threads(config.threads), closing(experiment):
+    trainer = experiment.trainer
+    with torch_threads(experiment.config.threads), closing(experiment):
         if trainer.step == 0:
             directory.save_checkpoint(trainer.state_dict(), 0)
         while not trainer.finished and not stop():
             before = trainer.progress
             record = trainer.train_step()
-            if _crossed(before, trainer.progress, config.evaluation.every):
-                record |= experiment.judge()
-            directory.append_metrics(record)
-            if _crossed(before, trainer.progress, config.checkpoint_every):
-                directory.save_checkpoint(trainer.state_dict(), trainer.step)
+            keep_step(experiment, directory, record, before)
             listen(record, trainer.progress)
-        if not trainer.finished:
-            directory.save_checkpoint(trainer.state_dict(), trainer.step)
-        if trainer.exhausted:
-            warnings.warn(
-                f"training ended with {trainer.calls} of {config.budget.oracle_calls} oracle calls, because "
-                f"{MAX_IDLE_STEPS} steps in a row brought no new design",
-                stacklevel=2,
-            )
-        summary, designs = experiment.conclude()
-        directory.write_samples(designs)
-        directory.write_summary(summary)
+        conclude_run(experiment, directory)
+
+
+def keep_step(experiment: Runnable, directory: RunDirectory, record: Record, before: float) -> None:
+    """Judge the policy where that is due, write the record down with what was found, and keep a checkpoint if due.
+
+    Args:
+        before: progress before the step.
+    """
+    config, trainer = experiment.config, experiment.trainer
+    if crossed(before, trainer.progress, config.evaluation.every):
+        record |= experiment.judge()
+    directory.append_metrics(record)
+    if crossed(before, trainer.progress, config.checkpoint_every):
+        directory.save_checkpoint(trainer.state_dict(), trainer.step)
+
+
+def conclude_run(experiment: Runnable, directory: RunDirectory) -> None:
+    """Write down what was reached, with a checkpoint to go on from where the budget is not spent."""
+    trainer = experiment.trainer
+    if not trainer.finished:
+        directory.save_checkpoint(trainer.state_dict(), trainer.step)
+    if trainer.exhausted:
+        warnings.warn(
+            f"training ended with {trainer.calls} of {experiment.config.budget.oracle_calls} oracle calls, because "
+            f"{MAX_IDLE_STEPS} steps in a row brought no new design",
+            stacklevel=3,
+        )
+    summary, designs = experiment.conclude()
+    directory.write_samples(designs)
+    directory.write_summary(summary)
 
 
 def summarise(experiment: Experiment, channel: Channel | None = None, pay: bool = False) -> tuple[Summary, Sampled]:
@@ -344,6 +360,6 @@ def _mean_of_known(sampled: Sampled) -> float | None:
     return float(scores.mean()) if len(scores) else None
 
 
-def _crossed(before: float, after: float, share: float) -> bool:
+def crossed(before: float, after: float, share: float) -> bool:
     """True when progress passed a multiple of `share`, or the end."""
     return after >= 1.0 or int(after / share) > int(before / share)

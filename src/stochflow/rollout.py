@@ -138,13 +138,20 @@ def rollout(
     """
     batch_size, length = shape
     exploration = exploration or Exploration()
-    start_depths = _start_depths(batch_size, length, exploration.restarts, generators["policy"])
-    valid = start_depths.unsqueeze(-1) <= torch.arange(length)
+    valid = start_depths(batch_size, length, exploration.restarts, generators["policy"])[:, None] <= torch.arange(
+        length
+    )
     steps = []
+    clocks: Tensor | None = None
     with torch.inference_mode():
         for depth in range(length):
             behaviour = exploration.behaviour(sampler.log_policy(), sampler.allowed())
-            intentions = draw(behaviour, generators["policy"])
+            if clocks is None or exploration.restarts:
+                # element by element, so one draw for all steps is the draws of the steps
+                num = 1 if exploration.restarts else length
+                clocks = behaviour.new_empty(num, *behaviour.shape).exponential_(generator=generators["policy"])
+            # exponential clocks race: this is how `torch.multinomial` draws, without its checks of the input
+            intentions = (behaviour / clocks[depth % len(clocks)]).argmax(dim=-1)
             outcomes = channel.sample(intentions, depth, generators["channel"])
             if exploration.restarts:
                 anything = torch.randint(channel.num_tokens, (batch_size,), generator=generators["policy"])
@@ -157,15 +164,12 @@ def rollout(
 
 
 def draw(probabilities: Tensor, generator: torch.Generator) -> Tensor:
-    """One index per row in proportion to its probabilities, [batch, K] → [batch].
-
-    Exponential clocks race, as in `torch.multinomial` for one draw, whose checks of the input take longer than that.
-    """
+    """One index per row in proportion to its probabilities, [batch, K] → [batch], as `rollout` draws them."""
     clocks = torch.empty_like(probabilities).exponential_(generator=generator)
     return (probabilities / clocks).argmax(dim=-1)
 
 
-def _start_depths(batch_size: int, length: int, share: float, generator: torch.Generator) -> Tensor:
+def start_depths(batch_size: int, length: int, share: float, generator: torch.Generator) -> Tensor:
     """Length of the random prefix that each episode starts from; zero for most, [batch]."""
     if share == 0.0:
         return torch.zeros(batch_size, dtype=torch.int64)

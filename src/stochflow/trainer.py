@@ -14,6 +14,7 @@ from stochflow.channels import Channel
 from stochflow.config import Config, DynamicsConfig, OptimiserConfig
 from stochflow.errors import NumericsError
 from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy, transition_counts
+from stochflow.models.prefixes import Recording
 from stochflow.models.table_fit import TableDescent
 from stochflow.objectives.base import Learner, Objective, Terms
 from stochflow.rollout import Exploration, NetworkSampler, Walk, rollout
@@ -39,6 +40,11 @@ def learning_rate_factor(progress: float, warmup: float) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * min(2.0 * progress - 1.0, 1.0)))
 
 
+def dynamics_learning_rate(config: DynamicsConfig, progress: float) -> float:
+    """Falls linearly to a tenth."""
+    return config.learning_rate * (1.0 - (1.0 - _DYNAMICS_FINAL_SHARE) * progress)
+
+
 class Stateful(Protocol):
     """Anything that can be saved as tensors and restored from them."""
 
@@ -52,19 +58,29 @@ class Descent:
 
     The parameters become views of one flat tensor and their gradients of another, so that clipping, Adam and the check
     of the weights are one operation each however many parameters there are.
+
+    Attributes:
+        clip: largest norm of a gradient.
     """
 
     def __init__(self, parameters: list[nn.Parameter], clip: float) -> None:
-        self._clip = clip
-        self._shapes = [weight.shape for weight in parameters]
+        self.clip = clip
+        self._parameters, self._shapes = parameters, [weight.shape for weight in parameters]
         # every parameter begins where a cache line does, as it would by itself
         total = sum(_padded(weight.numel()) for weight in parameters)
         first = parameters[0].detach()
         self._flat, self._gradient, self._first, self._second = (first.new_zeros(total) for _ in range(4))
         self._num_steps = torch.zeros(())
-        for weight, value, gradient in zip(
-            parameters, self._parts(self._flat), self._parts(self._gradient), strict=True
-        ):
+        self._bind()
+
+    def _bind(self) -> None:
+        """Make the parameters and their gradients views of the flat tensors, in the parameters' precision and place."""
+        like = self._parameters[0].detach()
+        self._flat, self._gradient, self._first, self._second = (
+            flat.to(like) for flat in (self._flat, self._gradient, self._first, self._second)
+        )
+        views = zip(self._parameters, self._parts(self._flat), self._parts(self._gradient), strict=True)
+        for weight, value, gradient in views:
             weight.data = value.copy_(weight.detach())
             weight.grad = gradient
 
@@ -74,6 +90,8 @@ class Descent:
         return [part[: shape.numel()].view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
 
     def step(self, loss: Tensor, learning_rate: float) -> None:
+        if self._parameters[0].data_ptr() != self._flat.data_ptr():  # somebody moved or converted the module
+            self._bind()
         self._gradient.zero_()
         loss.backward()
         norm = float(torch.linalg.vector_norm(self._gradient))
@@ -82,8 +100,8 @@ class Descent:
                 f"the gradient of the loss became {norm}; the weights stay as they were; "
                 "train again with a lower optimiser.learning_rate or dynamics.learning_rate, or a larger reward.floor"
             )
-        if norm > self._clip:
-            self._gradient.mul_(self._clip / (norm + 1e-6))
+        if norm > self.clip:
+            self._gradient.mul_(self.clip / (norm + 1e-6))
         adam(
             [self._flat],
             [self._gradient],
@@ -115,6 +133,8 @@ class Descent:
         }
 
     def load_state_dict(self, state: State) -> None:
+        like = self._parameters[0].detach()
+        self._first, self._second = self._first.to(like), self._second.to(like)
         for name, moments in (("exp_avg", self._first), ("exp_avg_sq", self._second)):
             for index, part in enumerate(self._parts(moments)):
                 if (key := f"{index}.{name}") in state:  # a weight that never had a gradient may have none
@@ -142,7 +162,7 @@ class DynamicsFitter:
         """One update on the fresh batch, or `rounds` on draws from the replay buffer."""
         if self._descent is None:
             return {}
-        learning_rate = self._config.learning_rate * (1.0 - (1.0 - _DYNAMICS_FINAL_SHARE) * progress)
+        learning_rate = dynamics_learning_rate(self._config, progress)
         losses: list[float] = []
         if isinstance(self._descent, TableDescent):
             for intentions, outcomes, valid in self._steps(fresh):
@@ -207,7 +227,7 @@ class Loop(ABC):
     def __init__(self, config: Config, reward: Reward, trained: list[nn.Parameter]) -> None:
         self._config, self._reward = config, reward
         self._descent = Descent([weight for weight in trained if weight.requires_grad], config.optimiser.clip)
-        self._exploration = Exploration(**config.exploration.model_dump())
+        self.exploration = Exploration(**config.exploration.model_dump())
         self.step, self.trajectories, self.seconds = 0, 0, 0.0
         self.idle_steps, self._num_free = 0, 0
 
@@ -237,9 +257,22 @@ class Loop(ABC):
         """Everything that a checkpoint keeps, by name, but for the policy's optimiser."""
 
     @property
+    def descent(self) -> Descent:
+        """The optimiser of the policy."""
+        return self._descent
+
+    @property
     def progress(self) -> float:
         """Share of the budget that is spent, in [0, 1]."""
         return self._progress_at(self.step, self.trajectories)
+
+    def progress_within(self, before: float, num_fresh: int) -> float:
+        """The middle of a step with so many fresh trajectories: a first one at learning rate zero would be for nothing.
+
+        Args:
+            before: progress when the step began.
+        """
+        return (before + self._progress_at(self.step + 1, self.trajectories + num_fresh)) / 2
 
     @property
     def exhausted(self) -> bool:
@@ -270,8 +303,7 @@ class Loop(ABC):
         config: OptimiserConfig = self._config.optimiser
         before = self.progress
         fresh = self.collect()
-        # the middle of this step: a first step at learning rate zero would be a step for nothing
-        progress = (before + self._progress_at(self.step + 1, self.trajectories + len(fresh))) / 2
+        progress = self.progress_within(before, len(fresh))
         dynamics_record = self.fit_dynamics(fresh, progress)
         learning_rate = config.learning_rate * learning_rate_factor(progress, config.warmup)
         logged: list[Record] = []
@@ -279,9 +311,14 @@ class Loop(ABC):
             logged.append(require_finite(terms))
             self._descent.step(terms["loss"], learning_rate)
         self._descent.require_finite()
+        learned = {name: sum(record[name] for record in logged) / len(logged) for name in (logged[0] if logged else ())}
+        return self.advance(fresh, learning_rate, time.perf_counter() - started, dynamics_record | learned)
+
+    def advance(self, fresh: Trajectories, learning_rate: float, seconds: float, learned: Record) -> Record:
+        """Count a step that was taken with a fresh batch, and say what happened."""
         self.step += 1
         self.trajectories += len(fresh)
-        self.seconds += time.perf_counter() - started
+        self.seconds += seconds
         return {
             "step": self.step,
             "trajectories": self.trajectories,
@@ -290,8 +327,7 @@ class Loop(ABC):
             "learning_rate": learning_rate,
             "beta": self._reward.exponent(self.step - 1),
             "batch_score": float(fresh.scores.mean()),
-            **dynamics_record,
-            **{name: sum(record[name] for record in logged) / len(logged) for name in (logged[0] if logged else ())},
+            **learned,
         }
 
     def state_dict(self) -> State:
@@ -348,15 +384,15 @@ class Trainer(Loop):
     ) -> None:
         super().__init__(learner.config, learner.reward, [*learner.network.parameters(), *objective.own.parameters()])
         self.learner, self.objective = learner, objective
-        self._channel, self._oracle, self._free = channel, oracle, free
-        self._dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics, idle=not objective.reads_dynamics)
+        self.channel, self._oracle, self._free = channel, oracle, free
+        self.dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics, idle=not objective.reads_dynamics)
 
     @property
     def calls(self) -> int:
         return self.learner.memory.num_calls - self._num_free
 
     def fit_dynamics(self, fresh: Trajectories, progress: float) -> Record:
-        return self._dynamics_fitter.fit(fresh, progress)
+        return self.dynamics_fitter.fit(fresh, progress)
 
     def updates(self, fresh: Trajectories, progress: float) -> Iterator[Terms]:
         return self.objective.updates(fresh, self.step, progress)
@@ -364,22 +400,29 @@ class Trainer(Loop):
     def modules(self) -> dict[str, nn.Module]:
         return {"network": self.learner.network, "dynamics": self.learner.dynamics, "objective": self.objective.own}
 
+    @property
+    def batch_size(self) -> int:
+        """Trajectories of the next step: as configured, or what is left of the budget."""
+        size, budget = self.learner.config.optimiser.batch_size, self.learner.config.budget.trajectories
+        return size if budget is None else min(size, budget - self.trajectories)
+
     def collect(self) -> Trajectories:
-        learner = self.learner
-        budget = learner.config.budget.trajectories
-        size = learner.config.optimiser.batch_size
-        if budget is not None:
-            size = min(size, budget - self.trajectories)
-        sampler = self.objective.sampler(size)
-        walk = rollout(sampler, self._channel, (size, learner.network.length), learner.generators, self._exploration)
+        learner, size = self.learner, self.batch_size
+        sampler, shape = self.objective.sampler(size), (size, learner.network.length)
+        walk = rollout(sampler, self.channel, shape, learner.generators, self.exploration)
+        return self.keep(walk, sampler.recording() if isinstance(sampler, NetworkSampler) else None)
+
+    def keep(self, walk: Walk, recording: Recording | None = None) -> Trajectories:
+        """Pay for what a walk brought, as far as the budget goes, and remember it."""
+        learner, size = self.learner, len(walk.outcomes)
         walk, num_free = self._affordable(walk)
         before = self.calls
         scores = learner.memory.pay(walk.outcomes, self._oracle)
         self._num_free += num_free
         self.idle_steps = self.idle_steps + 1 if self.calls == before else 0
         # what was left out because the budget ended stays in the recording, so it does not fit any more
-        recording = sampler.recording() if isinstance(sampler, NetworkSampler) and len(scores) == size else None
-        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour, recording)
+        kept = recording if len(scores) == size else None
+        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour, kept)
         learner.replay.add(batch)
         return batch
 
@@ -405,7 +448,7 @@ class Trainer(Loop):
             "memory": learner.memory,
             "replay": learner.replay,
             "generators": learner.generators,
-            "dynamics_optimiser": self._dynamics_fitter,
+            "dynamics_optimiser": self.dynamics_fitter,
             "objective": self.objective,
         }
 

@@ -30,8 +30,8 @@ def make_learner(network: FlowNetwork) -> Learner:
 
 
 def test_terminal_flows_put_the_reward_at_the_end() -> None:
-    log_flow = torch.tensor([[9.0, 1.0, 2.0, 8.0], [9.0, 3.0, 4.0, 8.0]])
-    flows = terminal_flows(log_flow[:, :-1], torch.tensor([-1.0, -2.0], dtype=torch.float64))
+    log_flow = torch.tensor([[9.0, 1.0, 2.0], [9.0, 3.0, 4.0]])
+    flows = terminal_flows(log_flow, torch.tensor([-1.0, -2.0], dtype=torch.float64))
     assert torch.equal(flows, torch.tensor([[1.0, 2.0, -1.0], [3.0, 4.0, -2.0]]))
 
 

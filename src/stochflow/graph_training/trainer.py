@@ -30,7 +30,7 @@ class GraphTrainer(Loop):
         size, budget = learner.config.optimiser.batch_size, learner.config.budget
         if budget.trajectories is not None:
             size = min(size, budget.trajectories - self.trajectories)
-        made = walk(graph, self.objective.behaviour(), size, learner.generators, self._exploration)
+        made = walk(graph, self.objective.behaviour(), size, learner.generators, self.exploration)
         objects = objects_of(graph, made.outcomes, made.valid)
         if budget.oracle_calls is not None:
             size = self._affordable(objects, budget.oracle_calls - self.calls)

@@ -93,7 +93,7 @@ class FlowNetwork(nn.Module):
         Prefixes that several rows share are evaluated once, if `fused`, unless the rows differ in context.
         """
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
-        left = self._steps_left(tokens)
+        left = self.steps_left(tokens)
         if not self._may_merge(context) or len(tokens) < SMALL_BATCH:
             return self._heads(self._features(self.body.prefix_sums(tokens), context), left, allowed)
         return self._tree_heads(PrefixTree.of(tokens, self.num_tokens), tokens.shape[1] + 1, context, left, allowed)
@@ -103,14 +103,14 @@ class FlowNetwork(nn.Module):
         tree, num_levels = recording.tree, len(recording.sums) + leaves
         tokens = tree.tokens[:, : num_levels - 1]
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
-        return self._tree_heads(tree, num_levels, None, self._steps_left(tokens), allowed, recording)
+        return self._tree_heads(tree, num_levels, None, self.steps_left(tokens), allowed, recording)
 
     def at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, ...]."""
         allowed = None if self.mask is None else self.mask.at(tokens, depths)
         left = self.length - depths
         if self.stop is not None:
-            left = self._steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
+            left = self.steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
         return self._heads(self._features(self.body.sums_at(tokens, depths), context), left, allowed)
 
     @torch.no_grad()
@@ -254,7 +254,7 @@ class FlowNetwork(nn.Module):
     def _log_flow(self, sums: Tensor, left: Tensor | int) -> Tensor:
         return self.flow_head(self._features(sums, None)).squeeze(-1) + left * math.log(self.num_tokens)
 
-    def _steps_left(self, tokens: Tensor) -> Tensor:
+    def steps_left(self, tokens: Tensor) -> Tensor:
         """Decisions to come at every prefix, the empty one first; [batch, time] → [time + 1] or [batch, time + 1]."""
         left = self.length - torch.arange(tokens.shape[1] + 1, device=tokens.device)
         if self.stop is None:
@@ -272,5 +272,5 @@ class FlowNetwork(nn.Module):
         left = self.length - torch.arange(1, self.length + 1, device=tokens.device).unsqueeze(-1)
         if self.stop is None:
             return left
-        going_on = (self._steps_left(tokens[:, :-1]) > 0).unsqueeze(-1)
+        going_on = (self.steps_left(tokens[:, :-1]) > 0).unsqueeze(-1)
         return left * (going_on & (torch.arange(self.num_tokens, device=tokens.device) != self.stop))

@@ -15,7 +15,7 @@ _gelu, _gelu_backward = torch.ops.aten.gelu.default, torch.ops.aten.gelu_backwar
 _relu_backward = torch.ops.aten.threshold_backward.default
 _layer_norm = torch.ops.aten.native_layer_norm.default
 _layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
-_EPSILON = 1e-5
+NORM_EPSILON = 1e-5
 
 Layers = list[tuple[Tensor, Tensor]]
 
@@ -32,7 +32,7 @@ def residual_activations(sums: Tensor, scale: Tensor, shift: Tensor, layers: Lay
         mean and 1/spread of the norm, [rows, 1] each; norm(s), h₀; then W_i·h_i + b_i, h_{i+1} of every layer;
         [rows, width] each.
     """
-    normed, mean, inverse = _layer_norm(sums, sums.shape[-1:], scale, shift, _EPSILON)
+    normed, mean, inverse = _layer_norm(sums, sums.shape[-1:], scale, shift, NORM_EPSILON)
     made = [mean, inverse, normed, _gelu(normed)]
     for weight, bias in layers:
         inner = functional.linear(made[-1], weight, bias)

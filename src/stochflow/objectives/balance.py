@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +24,9 @@ REWARD_MEANS: dict[LossShape, str] = {
     "linex-reversed": "1/E[1/R]",
     "shifted-cosh": "√(E[R]/E[1/R])",
 }
+
+_FIVE = ("log_flow", "log_forward", "log_dynamics", "log_next_flow", "log_backward")
+SPREAD = [f"{name}_{kind}" for name in _FIVE for kind in ("mean", "std")]
 
 
 @dataclass(frozen=True)
@@ -57,15 +61,33 @@ class Steps:
         return torch.cat([self.log_flow, self.log_next_flow[:, -1:]], dim=1)
 
     def spread(self) -> Terms:
-        """Mean and standard deviation of each of the five terms over the real steps."""
-        names = ("log_flow", "log_forward", "log_dynamics", "log_next_flow", "log_backward")
-        values = torch.stack([getattr(self, name).detach() for name in names]).flatten(1)  # [5, batch · time]
-        shares = self.valid.flatten().to(values.dtype) / self.valid.sum()
-        means = values @ shares
-        spreads = ((values - means.unsqueeze(-1)).square() @ shares).sqrt()
-        return {f"{name}_mean": mean for name, mean in zip(names, means, strict=True)} | {
-            f"{name}_std": spread for name, spread in zip(names, spreads, strict=True)
-        }
+        """Mean and standard deviation of each of the five terms over the real steps; zero when there are none."""
+        return dict(zip(SPREAD, self.moments().unbind(), strict=True))
+
+    def moments(self) -> Tensor:
+        """The same as one tensor in the order of `SPREAD`, [10]."""
+        values = torch.stack([getattr(self, name).detach() for name in _FIVE]).flatten(1)
+        real = self.valid.flatten()
+        num_real = real.sum().clamp_min(1)
+        means = torch.where(real, values, 0.0).sum(dim=1) / num_real
+        squares = torch.where(real, values - means.unsqueeze(-1), 0.0).square()
+        return torch.stack([means, (squares.sum(dim=1) / num_real).sqrt()], dim=1).flatten()
+
+
+class Paths(NamedTuple):
+    """What is known of a batch before any network is asked.
+
+    Attributes:
+        intentions: [batch, time].
+        outcomes: [batch, time].
+        valid: True where a step counts, [batch, time].
+        log_reward: log R(x), [batch].
+    """
+
+    intentions: Tensor
+    outcomes: Tensor
+    valid: Tensor
+    log_reward: Tensor
 
 
 def pick(log_probs: Tensor, actions: Tensor) -> Tensor:
@@ -93,47 +115,65 @@ def log_posterior(log_policy: Tensor, log_matrices: Tensor, outcomes: Tensor) ->
 
 
 def path_steps(learner: Learner, batch: Trajectories, step: int) -> Steps:
-    """The terms of a batch, on the path that `objective.path` names.
+    """The terms of a batch, on the path that `objective.path` names."""
+    config = learner.config.objective
+    realised = config.path == "realised"
+    paths = observed_paths(learner, batch, step)
+    length = paths.outcomes.shape[1]
+    learned = not realised and config.backward == "learned"
+    heads = learner.heads(batch, leaves=learned)
+    log_backward = heads.log_backward[:, 1:] if learned else heads.log_backward
+    decisions = Heads(heads.log_policy[:, :length], log_backward, heads.log_flow[:, :length])
+    return steps_on(config, paths, decisions, None if realised else learner.log_dynamics(paths.outcomes))
 
-    On the intended path the action is the intention, the world answers with P̂, and π_B says which intention led here.
-    On the realised path the outcome counts as if it had been intended: P̂ has no place, and a state has one parent, so
-    π_B is one.
-    """
+
+def observed_paths(learner: Learner, batch: Trajectories, step: int) -> Paths:
+    """What a batch says by itself, with its log R at a training step."""
     intentions, outcomes, valid = (
         tensor.to(learner.device) for tensor in (batch.intentions, batch.outcomes, batch.valid)
     )
     log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(learner.device)
-    config = learner.config.objective
-    heads = learner.heads(batch, leaves=config.path == "intended" and config.backward == "learned")
-    length = outcomes.shape[1]
-    log_flow, log_policy = heads.log_flow[:, :length], heads.log_policy[:, :length]
-    log_next_flow = terminal_flows(log_flow, log_reward)
-    if config.path == "realised":
-        nothing = torch.zeros_like(log_flow)
-        if learner.network.mask is not None:
-            # noise made what the policy may not intend: a blind balance has no way to believe such a path
-            meant = pick(learner.network.mask.all_prefixes(outcomes)[:, :-1], outcomes)
-            valid = valid & meant.all(dim=-1, keepdim=True)
-        return Steps(log_flow, pick(log_policy, outcomes), nothing, log_next_flow, nothing, valid)
-    log_matrices = learner.log_dynamics(outcomes)
+    if learner.config.objective.path == "realised" and learner.network.mask is not None:
+        # noise made what the policy may not intend: a blind balance has no way to believe such a path
+        meant = pick(learner.network.mask.all_prefixes(outcomes)[:, :-1], outcomes)
+        valid = valid & meant.all(dim=-1, keepdim=True)
+    return Paths(intentions, outcomes, valid, log_reward)
+
+
+def steps_on(config: ObjectiveConfig, paths: Paths, heads: Heads, log_matrices: Tensor | None) -> Steps:
+    """The terms of every step of a batch.
+
+    On the intended path the action is the intention, the world answers with P̂, and π_B says which intention led here.
+    On the realised path the outcome counts as if it had been intended: P̂ has no place, and a state has one parent, so
+    π_B is one.
+
+    Args:
+        heads: log π(·|s_t) and log π_B(·|s_{t+1}), [batch, time, K], and log F(s_t), [batch, time].
+        log_matrices: log P̂(b|s_t,a), [batch or 1, time, K, K]; None on the realised path.
+    """
+    log_next_flow = terminal_flows(heads.log_flow, paths.log_reward)
+    if log_matrices is None:
+        nothing = torch.zeros_like(heads.log_flow)
+        log_forward = pick(heads.log_policy, paths.outcomes)
+        return Steps(heads.log_flow, log_forward, nothing, log_next_flow, nothing, paths.valid)
+    log_backward = _log_backward(config, heads, log_matrices, paths.outcomes)
     return Steps(
-        log_flow=log_flow,
-        log_forward=pick(log_policy, intentions),
-        log_dynamics=chosen(log_matrices, intentions, outcomes),
+        log_flow=heads.log_flow,
+        log_forward=pick(heads.log_policy, paths.intentions),
+        log_dynamics=chosen(log_matrices, paths.intentions, paths.outcomes),
         log_next_flow=log_next_flow,
-        log_backward=pick(_log_backward(config, heads, log_matrices, outcomes), intentions),
-        valid=valid,
+        log_backward=pick(log_backward, paths.intentions),
+        valid=paths.valid,
     )
 
 
 def _log_backward(config: ObjectiveConfig, heads: Heads, log_matrices: Tensor, outcomes: Tensor) -> Tensor:
     """log π_B(·|s_{t+1}) over intentions, [batch, time, K]."""
     if config.backward == "learned":
-        return heads.log_backward[:, 1:]
-    log_policy = heads.log_policy
+        return heads.log_backward
     if config.backward == "posterior":
-        return log_posterior(log_policy, log_matrices, outcomes)
-    return torch.log_softmax(torch.zeros_like(log_policy), dim=-1)
+        return log_posterior(heads.log_policy, log_matrices, outcomes)
+    return torch.log_softmax(torch.zeros_like(heads.log_policy), dim=-1)
 
 
 class Balance(Objective):
@@ -168,7 +208,10 @@ class PathBalance(Balance):
         return self.learner.config.objective.path != "realised"
 
     def terms(self, batch: Trajectories, step: int) -> Terms:
-        steps = path_steps(self.learner, batch, step)
+        return self.step_terms(path_steps(self.learner, batch, step))
+
+    def step_terms(self, steps: Steps) -> Terms:
+        """The loss of given steps and what is logged with it."""
         return {"loss": self.loss(steps, self.learner.config.objective), **steps.spread()}
 
     @abstractmethod

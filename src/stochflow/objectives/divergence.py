@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from stochflow.logmath import log_marginal, masked_mean
+from stochflow.objectives.balance import Paths, pick
 from stochflow.objectives.base import ARITHMETIC, Objective, Terms
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.flows import child_flows
@@ -66,20 +67,32 @@ class TrajectoryKL(Objective):
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner = self.learner
         intentions, outcomes = fresh.intentions.to(learner.device), fresh.outcomes.to(learner.device)
-        valid = fresh.valid.to(learner.device)
         log_reward = learner.log_rewards(fresh.outcomes, fresh.scores, step).float().to(learner.device)
+        paths = Paths(intentions, outcomes, fresh.valid.to(learner.device), log_reward)
         log_policy = learner.heads(fresh, leaves=False).log_policy
-        log_marginals = log_marginal(log_policy, learner.log_dynamics(outcomes))
-        realised = log_marginals.gather(-1, outcomes.unsqueeze(-1)).squeeze(-1)
-        residual = reward_adjusted_diff(log_reward, realised, valid)
+        log_behaviour = fresh.log_behaviour.to(learner.device)
+        terms = self.path_terms(paths, log_policy, learner.log_dynamics(outcomes), log_behaviour, progress)
+        self.note(terms)
+        yield terms
+
+    def path_terms(
+        self, paths: Paths, log_policy: Tensor, log_matrices: Tensor, log_behaviour: Tensor, progress: float
+    ) -> Terms:
+        """The loss of one batch and what is logged with it.
+
+        Args:
+            log_policy: log π(·|s_t), [batch, time, K].
+            log_matrices: log P̂(b|s_t,a), [batch or 1, time, K, K].
+            log_behaviour: log-probability of each intention under the policy that drew it, [batch, time].
+        """
+        log_marginals = log_marginal(log_policy, log_matrices)
+        residual = reward_adjusted_diff(paths.log_reward, pick(log_marginals, paths.outcomes), paths.valid)
         log_weights = None
         if self._explores():
-            log_chosen = log_policy.gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
-            log_weights = ((log_chosen - fresh.log_behaviour.to(learner.device)) * valid).sum(dim=-1)
+            log_weights = ((pick(log_policy, paths.intentions) - log_behaviour) * paths.valid).sum(dim=-1)
         divergence = trajectory_kl_loss(residual, log_weights)
-        entropy = entropy_terms(log_policy, valid.float(), learner.config.objective, progress)
-        self._last_residual = float(residual.detach().mean())
-        yield {
+        entropy = entropy_terms(log_policy, paths.valid.float(), self.learner.config.objective, progress)
+        return {
             "loss": kl_divergence_loss(divergence, entropy),
             "kl_loss": divergence,
             "log_entropy_ratio": entropy.log_ratio,
@@ -87,6 +100,10 @@ class TrajectoryKL(Objective):
             "reward_adjusted_diff_mean": residual.mean(),
             "reward_adjusted_diff_std": residual.std(correction=0),
         }
+
+    def note(self, terms: Terms) -> None:
+        """Keep what `log_z` needs of the terms of the last batch."""
+        self._last_residual = float(terms["reward_adjusted_diff_mean"].detach())
 
     def log_z(self) -> float:
         """Mean residual of the last batch: E[log R − log P_π] = log Z − KL."""

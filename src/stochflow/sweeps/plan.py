@@ -46,6 +46,7 @@ class SweepConfig(Settings):
     seeds: int = Field(5, ge=1, le=10_000, description="Runs per method; their seeds count from 0.")
     trajectories: int = Field(32_000, ge=1, le=MOST, description="Budget of every run.")
     settings: dict[str, Any] = Field({}, description="Settings of every run, as in `train --config`.")
+    stack: bool = Field(False, description="Train the seeds of a method as one program where that is possible.")
     jobs: int | None = Field(None, ge=1, le=10_000, description="Runs at a time; by default one per core.")
     engine: Literal["local", "ray"] = Field("local", description="Processes on this machine, or a Ray cluster.")
     address: str | None = Field(None, description="Ray cluster to join; without one, Ray is started here.")

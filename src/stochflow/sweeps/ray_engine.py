@@ -9,7 +9,7 @@ from typing import Any
 
 from stochflow.errors import ConfigError
 from stochflow.optional import extra
-from stochflow.sweeps.work import Job, Outcome, execute
+from stochflow.sweeps.work import Outcome, Work, execute
 
 _TICK = 0.2
 _KNOCK = 5.0
@@ -49,11 +49,13 @@ class RayEngine:
         if self._joined:
             self._ray.shutdown()
 
-    def run(self, jobs: list[Job], cost: Callable[[Job], float], stop: Callable[[], bool]) -> Iterator[Outcome | None]:
+    def run(
+        self, jobs: list[Work], cost: Callable[[Work], float], stop: Callable[[], bool]
+    ) -> Iterator[Outcome | None]:
         """Outcomes as they come, and None a few times a second in between; after `stop` nothing new is started."""
         task = self._ray.remote(num_cpus=1, max_retries=self._retries)(execute)
         waiting = sorted(jobs, key=cost)
-        running: dict[Any, Job] = {}
+        running: dict[Any, Work] = {}
         while (waiting and not stop()) or running:
             while waiting and not stop() and len(running) < (self._limit or len(jobs)):
                 job = waiting.pop()
@@ -63,7 +65,7 @@ class RayEngine:
                 yield self._outcome(reference, running.pop(reference))
             yield None
 
-    def _outcome(self, reference: Any, job: Job) -> Outcome:
+    def _outcome(self, reference: Any, job: Work) -> Outcome:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayError as error:

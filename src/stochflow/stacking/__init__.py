@@ -1,0 +1,1 @@
+"""Several runs that differ in their seed alone, advanced as one program."""

@@ -1,0 +1,125 @@
+"""The training loop of several runs that differ in their seed alone: one step of all of them is one program."""
+
+import time
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from stochflow.errors import NumericsError
+from stochflow.objectives.balance import PathBalance
+from stochflow.objectives.base import Terms
+from stochflow.objectives.divergence import TrajectoryKL
+from stochflow.rollout import Walk
+from stochflow.stacking.descent import StackedDescent
+from stochflow.stacking.dynamics import StackedDynamics
+from stochflow.stacking.network import StackedNetwork
+from stochflow.stacking.objectives import StackedBalance, StackedObjective, StackedTrajectoryKL, Together
+from stochflow.stacking.rollout import draw_all, stacked_rollout
+from stochflow.trainer import Record, Trainer, learning_rate_factor, require_finite
+from stochflow.trajectory import Trajectories
+
+
+class StackedTrainer:
+    """Takes all runs forward step by step.
+
+    Every run keeps its own generators, memory, replay and counters, and draws from them what it would draw alone. Its
+    network's weights are views into stacks [runs, ...], so it can be judged and sampled from at any time. Before a
+    checkpoint call `settle`. A run that was part of a stack goes on alone only after it was restored from a
+    checkpoint.
+
+    Args:
+        trainers: runs of one config but for the seed, after the same number of steps.
+    """
+
+    def __init__(self, trainers: Sequence[Trainer]) -> None:
+        self.trainers = list(trainers)
+        learners = [trainer.learner for trainer in self.trainers]
+        self._network = StackedNetwork([learner.network for learner in learners])
+        self._dynamics = StackedDynamics(self.trainers)
+        self._descent = StackedDescent(
+            self._network.weights, [learner.network for learner in learners], [trainer.descent for trainer in trainers]
+        )
+        self._objective = make_stacked_objective(
+            Together(learners, self._network, self._dynamics), [trainer.objective for trainer in self.trainers]
+        )
+
+    @property
+    def progress(self) -> float:
+        """Share of the budget that is spent, the same for every run."""
+        return self.trainers[0].progress
+
+    @property
+    def finished(self) -> bool:
+        return self.trainers[0].finished
+
+    def train_step(self) -> list[Record]:
+        """Sample a batch of every run, learn from it, and say what happened; one record per run."""
+        started = time.perf_counter()
+        first = self.trainers[0]
+        config = first.learner.config.optimiser
+        before = first.progress
+        fresh = self._collect()
+        progress = first.progress_within(before, len(fresh[0]))
+        records = self._dynamics.fit(fresh, progress)
+        learning_rate = config.learning_rate * learning_rate_factor(progress, config.warmup)
+        names: list[str] = []
+        updates: list[Tensor] = []
+        for terms in self._objective.updates(fresh, first.step, progress):
+            names = list(terms)
+            updates.append(self._checked(terms))
+            terms["loss"].sum().backward()
+            self._network.descend(self._descent, learning_rate)
+        self._require_finite_weights()
+        means = torch.stack(updates).sum(dim=0) / len(updates)  # [terms, runs]
+        # what a step took is shared out: all runs together take as long as their records say
+        seconds = (time.perf_counter() - started) / len(self.trainers)
+        return [
+            trainer.advance(batch, learning_rate, seconds, record | dict(zip(names, column.tolist(), strict=True)))
+            for trainer, batch, record, column in zip(self.trainers, fresh, records, means.unbind(1), strict=True)
+        ]
+
+    def settle(self) -> None:
+        """Make every run's own state whole, as a checkpoint needs it."""
+        self._descent.settle()
+
+    def _collect(self) -> list[Trajectories]:
+        first = self.trainers[0]
+        size, learner = first.batch_size, first.learner
+        sampler, dtype = self._objective.sampler(size)
+        shape = (size, learner.network.length)
+        runs = [trainer.learner.generators for trainer in self.trainers]
+        draws = draw_all(runs, first.channel, shape, first.exploration.restarts, dtype)
+        walks = stacked_rollout(sampler, first.channel, draws, first.exploration)
+        columns = zip(*(column.unbind() for column in vars(walks).values()), strict=True)
+        return [trainer.keep(Walk(*each)) for trainer, each in zip(self.trainers, columns, strict=True)]
+
+    def _checked(self, terms: Terms) -> Tensor:
+        """The terms as one tensor, [terms, runs], once all of them are known to be finite."""
+        values = torch.stack([term.detach() for term in terms.values()])
+        if not bool(torch.isfinite(values).all()):
+            for run, trainer in enumerate(self.trainers):
+                self._blame(trainer, {name: term[run] for name, term in terms.items()})
+        return values
+
+    def _require_finite_weights(self) -> None:
+        sums = torch.stack([weight.detach().flatten(1).sum(dim=1) for weight in self._network.weights.values()])
+        for trainer, total in zip(self.trainers, sums.sum(dim=0), strict=True):
+            self._blame(trainer, {"sum of all weights": total})
+
+    def _blame(self, trainer: Trainer, terms: Terms) -> None:
+        try:
+            require_finite(terms)
+        except NumericsError as error:
+            raise NumericsError(f"seed {trainer.learner.config.seed}: {error}") from None
+
+
+def make_stacked_objective(together: Together, objectives: Sequence[object]) -> StackedObjective:
+    """The stacked form of the objectives of all runs."""
+    balances = [objective for objective in objectives if isinstance(objective, PathBalance)]
+    if len(balances) == len(objectives):
+        return StackedBalance(together, balances)
+    divergences = [objective for objective in objectives if isinstance(objective, TrajectoryKL)]
+    if len(divergences) == len(objectives):
+        return StackedTrajectoryKL(together, divergences)
+    raise TypeError(f"{type(objectives[0]).__name__} cannot be stacked")
