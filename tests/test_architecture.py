@@ -23,7 +23,7 @@ ORDER = [
     ["rivals"],
     ["trainer", "runs", "trackers", "forecasting"],
     ["experiment"],
-    ["graph_training"],
+    ["graph_training", "profiling"],
     ["conditional", "reports"],
     ["api"],
     ["sweeps"],

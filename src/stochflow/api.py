@@ -28,6 +28,7 @@ from stochflow.graph_training.truth import GraphTruth
 from stochflow.graphs import configured_graph, is_graph, settings_of
 from stochflow.methods import method_settings
 from stochflow.oracles.task import PREFIX, function_name
+from stochflow.profiling import Profiled
 from stochflow.reports.page import write_report
 from stochflow.runs import TABLE, RunDirectory, check_free
 from stochflow.seeding import Generators
@@ -180,6 +181,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     track: Sequence[str] = (),
+    profile: bool = False,
     listen: experiments.Listener | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Run:
@@ -214,6 +216,7 @@ def train(
         resume: continue the run in `out` from its checkpoint.
         overwrite: replace the run in `out`.
         track: names of trackers that follow the run: tensorboard, wandb, mlflow.
+        profile: write down where the time goes, by stage and by operation, as profile.txt in the run directory.
         listen: called after every training step with its record and the share of the budget spent.
         stop: asked before every training step; True ends the run as Ctrl-C does.
     """
@@ -259,10 +262,11 @@ def train(
         resolved, own_table = with_table_pinned(resolved)
         directory, experiment = _begin(path, resolved, own_table, overwrite, function)
     tracking.start(experiment.config, directory.path, experiment.trainer.step if resume else None)
+    watched = Profiled(experiment, directory) if profile else None
     try:
         with stop_signal() as signalled:
             experiments.run(
-                experiment,
+                watched or experiment,
                 directory,
                 listen=_both(tracking, listen),
                 stop=lambda: signalled() or (stop is not None and stop()),
@@ -271,6 +275,8 @@ def train(
         tracking.finish(None)
         raise
     tracking.finish(directory.summary())
+    if watched is not None:
+        watched.write()
     return Run(directory.path)
 
 

@@ -32,7 +32,7 @@ from stochflow.forecasting.frame import Columns
 from stochflow.graph_training.experiment import build_graph_experiment
 from stochflow.graphs import GRAPHS, is_graph
 from stochflow.methods import METHODS
-from stochflow.runs import format_samples
+from stochflow.runs import PROFILE, format_samples
 from stochflow.sweeps.compare import DEFAULT_OUT, Comparison
 from stochflow.sweeps.compare import compare as compare_methods
 from stochflow.sweeps.progress import Board
@@ -152,6 +152,9 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its checkpoint.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
     track: Track = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Say where the time went, by stage and operation.")
+    ] = False,
 ) -> None:
     """Train a sampler; Ctrl-C ends cleanly and keeps everything so far."""
     with _progress_line() as listen:
@@ -187,9 +190,12 @@ def train(
             resume=resume,
             overwrite=overwrite,
             track=track or (),
+            profile=profile,
             listen=listen,
         )
     _print_summary(run.summary)
+    if profile:
+        console.print((run.path / PROFILE).read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
     _say_unscored(run.summary.scored_fraction)
     if run.summary.status == "interrupted":
         messages.print(

@@ -116,11 +116,12 @@ class Loop(ABC):
         trajectories: trajectories sampled.
         seconds: time spent in `train_step`, evaluation excluded.
         idle_steps: steps since the last oracle call.
+        descent: the policy's optimiser.
     """
 
     def __init__(self, config: Config, reward: Reward, trained: list[nn.Parameter]) -> None:
         self._config, self._reward = config, reward
-        self._descent = Descent([weight for weight in trained if weight.requires_grad], config.optimiser.clip)
+        self.descent = Descent([weight for weight in trained if weight.requires_grad], config.optimiser.clip)
         self._exploration = Exploration(**config.exploration.model_dump())
         self.step, self.trajectories, self.seconds = 0, 0, 0.0
         self.idle_steps, self._num_free = 0, 0
@@ -192,7 +193,7 @@ class Loop(ABC):
         num_updates = 0
         for terms in self.updates(fresh, progress):
             require_finite(terms)
-            self._descent.step(terms["loss"], learning_rate)
+            self.descent.step(terms["loss"], learning_rate)
             num_updates += 1
             for name, term in terms.items():
                 sums[name] = sums.get(name, torch.zeros(())) + term.detach().cpu()
@@ -244,7 +245,7 @@ class Loop(ABC):
         )
 
     def _parts(self) -> dict[str, Stateful]:
-        return {**self.parts(), "policy_optimiser": self._descent}
+        return {**self.parts(), "policy_optimiser": self.descent}
 
     def _progress_at(self, step: int, trajectories: int) -> float:
         budget = self._config.budget
