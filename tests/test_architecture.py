@@ -22,6 +22,7 @@ ORDER = [
     ["objectives", "evaluation"],
     ["rivals"],
     ["trainer", "runs", "trackers", "forecasting"],
+    ["parallel"],
     ["experiment"],
     ["graph_training", "profiling"],
     ["conditional", "reports"],

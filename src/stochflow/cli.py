@@ -32,6 +32,7 @@ from stochflow.forecasting.frame import Columns
 from stochflow.graph_training.experiment import build_graph_experiment
 from stochflow.graphs import GRAPHS, is_graph
 from stochflow.methods import METHODS
+from stochflow.parallel import leads
 from stochflow.runs import PROFILE, format_samples
 from stochflow.sweeps.compare import DEFAULT_OUT, Comparison
 from stochflow.sweeps.compare import compare as compare_methods
@@ -540,6 +541,7 @@ def _say_dry_run(config: Config, modules: Mapping[str, Module], where: str) -> N
 def main() -> None:
     """Entry point: errors a user can mend are one sentence on standard error, with exit code 2."""
     warnings.showwarning = _show_warning
+    console.quiet = messages.quiet = not leads()  # of the processes that share a run one speaks
     try:
         code = app(standalone_mode=False)
     except StochflowError as error:

@@ -14,7 +14,7 @@ from stochflow.config import Config, DynamicsConfig, OptimiserConfig
 from stochflow.errors import NumericsError
 from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy
 from stochflow.objectives.base import Learner, Objective, Terms
-from stochflow.rollout import Exploration, Walk, rollout
+from stochflow.rollout import Exploration, Sampler, Walk, rollout
 from stochflow.tasks.base import Reward
 from stochflow.trajectory import Trajectories
 
@@ -44,16 +44,23 @@ class Stateful(Protocol):
 
 
 class Descent:
-    """Adam with a gradient clip and a learning rate that is set anew for every step."""
+    """Adam with a gradient clip and a learning rate that is set anew for every step.
+
+    Attributes:
+        reduce: what is done to the parameters' gradients before the clip, where several processes share a batch.
+    """
 
     def __init__(self, parameters: list[nn.Parameter], clip: float) -> None:
         self._parameters, self._clip = parameters, clip
         self._adam = torch.optim.Adam(parameters, lr=0.0, fused=True)
+        self.reduce: Callable[[list[nn.Parameter]], None] | None = None
 
     def step(self, loss: Tensor, learning_rate: float) -> None:
         self._adam.param_groups[0]["lr"] = learning_rate
         self._adam.zero_grad()
         loss.backward()
+        if self.reduce is not None:
+            self.reduce(self._parameters)
         nn.utils.clip_grad_norm_(self._parameters, self._clip, foreach=True)
         self._adam.step()
 
@@ -295,8 +302,9 @@ class Trainer(Loop):
         size = learner.config.optimiser.batch_size
         if budget is not None:
             size = min(size, budget - self.trajectories)
-        sampler = self.objective.sampler(size)
-        walk = rollout(sampler, self._channel, (size, learner.network.length), learner.generators, self._exploration)
+        walk = rollout(
+            self.sampler(size), self._channel, (size, learner.network.length), learner.generators, self._exploration
+        )
         walk, num_free = self._affordable(walk)
         before = self.calls
         scores = learner.memory.pay(walk.outcomes, self._oracle)
@@ -305,6 +313,13 @@ class Trainer(Loop):
         batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour)
         learner.replay.add(batch)
         return batch
+
+    def begin(self) -> None:
+        """Called once before the first step of a session."""
+
+    def sampler(self, size: int) -> Sampler:
+        """Where so many training trajectories come from."""
+        return self.objective.sampler(size)
 
     def _affordable(self, walk: Walk) -> tuple[Walk, int]:
         """The first episodes of a walk that the budget can pay for, and how many answers about them cost nothing."""
