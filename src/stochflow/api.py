@@ -28,6 +28,8 @@ from stochflow.graph_training.truth import GraphTruth
 from stochflow.graphs import configured_graph, is_graph, settings_of
 from stochflow.methods import method_settings
 from stochflow.oracles.task import PREFIX, function_name
+from stochflow.parallel import Team, joined
+from stochflow.profiling import Profiled
 from stochflow.reports.page import write_report
 from stochflow.runs import CONFIG, TABLE, RunDirectory, check_free
 from stochflow.seeding import Generators
@@ -41,7 +43,6 @@ from stochflow.task_config import (
     with_table_pinned,
 )
 from stochflow.tasks import TABLE_TASK, Reward
-from stochflow.tasks.tables import Table
 from stochflow.trackers import Tracking
 
 Settings = Mapping[str, Any]
@@ -181,6 +182,7 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
     track: Sequence[str] = (),
+    profile: bool = False,
     listen: experiments.Listener | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Run:
@@ -215,6 +217,7 @@ def train(
         resume: continue the run in `out` from its checkpoint.
         overwrite: replace the run in `out`.
         track: names of trackers that follow the run: tensorboard, wandb, mlflow.
+        profile: write down where the time goes, by stage and by operation, as profile.txt in the run directory.
         listen: called after every training step with its record and the share of the budget spent.
         stop: asked before every training step; True ends the run as Ctrl-C does.
     """
@@ -249,24 +252,25 @@ def train(
     if resume and overwrite:
         raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
     tracking = Tracking(track)
-    experiment: experiments.Runnable
-    if resume:
-        directory, experiment = _reopen(Path(out) if out else None, layers, function)
-    else:
-        directory, experiment = _start(Path(out) if out else None, layers, overwrite, function)
-    tracking.start(experiment.config, directory.path, experiment.trainer.step if resume else None)
-    try:
-        with stop_signal() as signalled:
-            experiments.run(
-                experiment,
-                directory,
-                listen=_both(tracking, listen),
-                stop=lambda: signalled() or (stop is not None and stop()),
-            )
-    except BaseException:
-        tracking.finish(None)
-        raise
-    tracking.finish(directory.summary())
+    with joined() as team:
+        if resume:
+            directory, experiment = _reopen(Path(out) if out else None, layers, function, team)
+        else:
+            directory, experiment = _begin(Path(out) if out else None, layers, overwrite, function, team)
+        # torchrun passes on a Ctrl-C that the terminal has sent to everybody already: twice is not a second one
+        with stop_signal(patient=team is not None) as signalled:
+
+            def ended() -> bool:
+                asked = signalled() or (stop is not None and stop())
+                return asked if team is None else team.any(asked)
+
+            if _leads(team):
+                tracking.start(experiment.config, directory.path, experiment.trainer.step if resume else None)
+                _run(experiment, directory, tracking, listen, ended, profile)
+            else:
+                experiments.follow(experiment, ended)
+        if team is not None:
+            team.wait()
     return Run(directory.path)
 
 
@@ -291,10 +295,10 @@ def train_stacked(
     for config, out in zip(configs, outs, strict=True):
         layers, tracking = [dict(config)], Tracking(track)
         if any((out / "checkpoint").glob("step-*.json")):
-            directory, experiment = _reopen(out, layers, None)
+            directory, experiment = _reopen(out, layers, None, None)
             tracking.start(experiment.config, directory.path, experiment.trainer.step)
         else:  # perhaps it was killed before its first checkpoint: nothing to keep
-            directory, experiment = _start(out, layers, (out / CONFIG).exists(), None)
+            directory, experiment = _begin(out, layers, (out / CONFIG).exists(), None, None)
             tracking.start(experiment.config, directory.path, None)
         opened.append((directory, experiment))
         trackings.append(tracking)
@@ -432,8 +436,8 @@ def default_path(config: Config) -> Path:
 
 
 @contextlib.contextmanager
-def stop_signal() -> Iterator[Callable[[], bool]]:
-    """A function that turns True after Ctrl-C or a termination request; a second Ctrl-C stops at once."""
+def stop_signal(patient: bool = False) -> Iterator[Callable[[], bool]]:
+    """A function that turns True after Ctrl-C or a termination request; unless patient, a second one stops at once."""
     requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield requested.is_set
@@ -441,7 +445,8 @@ def stop_signal() -> Iterator[Callable[[], bool]]:
 
     def on_signal(number: int, frame: object) -> None:
         requested.set()
-        signal.signal(number, previous[number])
+        if not patient:
+            signal.signal(number, previous[number])
 
     previous: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     for number in previous:
@@ -453,26 +458,49 @@ def stop_signal() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def _start(
-    path: Path | None, layers: list[dict[str, Any]], overwrite: bool, function: Function | None
-) -> tuple[RunDirectory, experiments.Runnable]:
-    """A fresh experiment of these settings and its run directory."""
-    resolved = resolve_config(layers)
-    path = path or default_path(resolved)
-    check_free(path, overwrite)
-    resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
-    resolved, own_table = with_table_pinned(resolved)
-    return _begin(path, resolved, own_table, overwrite, function)
+def _run(
+    experiment: experiments.Runnable,
+    directory: RunDirectory,
+    tracking: Tracking,
+    listen: experiments.Listener | None,
+    stop: Callable[[], bool],
+    profile: bool,
+) -> None:
+    """Train to the end, with whoever follows the run told of it."""
+    watched = Profiled(experiment, directory) if profile else None
+    try:
+        experiments.run(watched or experiment, directory, _both(tracking, listen), stop)
+    except BaseException:
+        tracking.finish(None)
+        raise
+    tracking.finish(directory.summary())
+    if watched is not None:
+        watched.write()
+
+
+def _leads(team: Team | None) -> bool:
+    """True in the process that writes the run directory."""
+    return team is None or team.leads
 
 
 def _begin(
-    path: Path, config: Config, own_table: Table | None, overwrite: bool, function: Function | None
+    given: Path | None, layers: list[dict[str, Any]], overwrite: bool, function: Function | None, team: Team | None
 ) -> tuple[RunDirectory, experiments.Runnable]:
     """A fresh experiment and its run directory."""
+    config = resolve_config(layers)
+    path = given or default_path(config)
+    if _leads(team):
+        check_free(path, overwrite)
+    config = config.model_copy(update={"channel": with_matrix_inside(config.channel)})
+    config, own_table = with_table_pinned(config)
     if is_graph(config.task):
+        _refuse_graph(config, team)
         graph_experiment = build_graph_experiment(config)
         return RunDirectory.create(path, config, overwrite), graph_experiment
-    experiment = experiments.build(config, function=function)
+    experiment = experiments.build(config, function=function, team=team)
+    if not _leads(team):
+        experiment.trainer.begin()
+        return RunDirectory(path), experiment
     experiment.task.check()
     _warn_of_gaps(experiment)
     if own_table is None:
@@ -481,6 +509,7 @@ def _begin(
         stored = config.model_copy(update={"table": copied_table(config.table, own_table, TABLE)})
         directory = RunDirectory.create(path, stored, overwrite, own_table.text)
     experiment.task.open(directory.path)
+    experiment.trainer.begin()
     return directory, experiment
 
 
@@ -499,7 +528,7 @@ def _drawn(draws: Callable[[int], pd.DataFrame], n: int, unique: str | None) -> 
 
 
 def _reopen(
-    path: Path | None, layers: list[dict[str, Any]], function: Function | None
+    path: Path | None, layers: list[dict[str, Any]], function: Function | None, team: Team | None
 ) -> tuple[RunDirectory, experiments.Runnable]:
     directory = RunDirectory.open(path or default_path(resolve_config(layers)))
     stored = directory.config()
@@ -513,14 +542,24 @@ def _reopen(
     wanted = wanted.model_copy(update={"table": stored.table})
     experiment: experiments.Runnable
     if is_graph(wanted.task):
+        _refuse_graph(wanted, team)
         experiment = restore_graph_experiment(directory, wanted)
     else:
-        sequences = restore(directory, wanted, function)
-        sequences.task.check()
+        sequences = restore(directory, wanted, function, team)
+        if _leads(team):
+            sequences.task.check()
+        sequences.trainer.begin()
+        if not _leads(team):
+            return directory, sequences
         experiment = sequences
     directory.rewrite_config(wanted)
     directory.rewind_metrics(experiment.trainer.step)
     return directory, experiment
+
+
+def _refuse_graph(config: Config, team: Team | None) -> None:
+    if team is not None:
+        raise ConfigError(f"training on the graph '{config.task}' cannot be shared out; start it without torchrun")
 
 
 def _flags(

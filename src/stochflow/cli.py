@@ -32,7 +32,8 @@ from stochflow.forecasting.frame import Columns
 from stochflow.graph_training.experiment import build_graph_experiment
 from stochflow.graphs import GRAPHS, is_graph
 from stochflow.methods import METHODS
-from stochflow.runs import format_samples
+from stochflow.parallel import leads
+from stochflow.runs import PROFILE, format_samples
 from stochflow.sweeps.compare import DEFAULT_OUT, Comparison
 from stochflow.sweeps.compare import compare as compare_methods
 from stochflow.sweeps.progress import Board
@@ -152,6 +153,9 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its checkpoint.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
     track: Track = None,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Say where the time went, by stage and operation.")
+    ] = False,
 ) -> None:
     """Train a sampler; Ctrl-C ends cleanly and keeps everything so far."""
     with _progress_line() as listen:
@@ -187,9 +191,12 @@ def train(
             resume=resume,
             overwrite=overwrite,
             track=track or (),
+            profile=profile,
             listen=listen,
         )
     _print_summary(run.summary)
+    if profile:
+        console.print((run.path / PROFILE).read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
     _say_unscored(run.summary.scored_fraction)
     if run.summary.status == "interrupted":
         messages.print(
@@ -539,6 +546,7 @@ def _say_dry_run(config: Config, modules: Mapping[str, Module], where: str) -> N
 def main() -> None:
     """Entry point: errors a user can mend are one sentence on standard error, with exit code 2."""
     warnings.showwarning = _show_warning
+    console.quiet = messages.quiet = not leads()  # of the processes that share a run one speaks
     try:
         code = app(standalone_mode=False)
     except StochflowError as error:

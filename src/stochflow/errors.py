@@ -19,6 +19,12 @@ class OracleError(StochflowError):
     """A score function answered with NaN, a negative score or the wrong number of scores."""
 
 
+class TeamError(StochflowError):
+    """A process of a run that several processes share is gone."""
+
+    exit_code = 1
+
+
 class NumericsError(StochflowError):
     """A loss term stopped being finite during training; the last good checkpoint is kept."""
 

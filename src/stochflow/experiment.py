@@ -38,6 +38,7 @@ from stochflow.objectives.expected_balance import ExpectedBalance
 from stochflow.objectives.planned import PlannedKL
 from stochflow.objectives.subtrajectory_balance import SubtrajectoryBalance
 from stochflow.objectives.trajectory_balance import TrajectoryBalance
+from stochflow.parallel import Team, TeamTrainer
 from stochflow.planning.histories import HistoryMemory
 from stochflow.planning.memory import ScoreMemory
 from stochflow.policies import Policy
@@ -133,12 +134,20 @@ class Experiment:
         self.task.close()
 
 
-def build(config: Config, network: FlowNetwork | None = None, function: Callable[..., Any] | None = None) -> Experiment:
+def build(
+    config: Config,
+    network: FlowNetwork | None = None,
+    function: Callable[..., Any] | None = None,
+    team: Team | None = None,
+) -> Experiment:
     """Everything a config asks for, freshly initialised, or with a network that was trained before.
 
     Args:
         function: the oracle itself, where it cannot be imported by its name.
+        team: the processes that share the run.
     """
+    if team is not None and config.objective.kind in RIVALS:
+        raise ConfigError(f"'{config.method}' cannot be shared out among processes; start it without torchrun")
     task = configured_task(config, function)
     _check_alphabet(task, config)
     channel = configured_channel(config.channel, task)
@@ -172,18 +181,27 @@ def build(config: Config, network: FlowNetwork | None = None, function: Callable
     )
     # how a measurement comes out is the world's doing, like the outcome of a step
     oracle = partial(task.measure, generator=generators["channel"])
-    free = None if type(task).free is Task.free else task.free
-    trainer = Trainer(learner, make_objective(learner), channel, oracle, free)
+    objective = make_objective(learner)
+    trainer: Trainer
+    if team is None:
+        # asked only where an answer may cost nothing: the question takes time
+        free = None if type(task).free is Task.free else task.free
+        trainer = Trainer(learner, objective, channel, oracle, free)
+    else:
+        trainer = TeamTrainer(team, learner, objective, channel, oracle, task.free)
     truth = Truth(task, channel, reward) if task.enumerable else None
     known = config.evaluation.reference
     reference = None if known is None else reference_tokens(Path(known), task)
     return Experiment(config, task, channel, truth, trainer, reference)
 
 
-def restore(directory: RunDirectory, config: Config, function: Callable[..., Any] | None = None) -> Experiment:
+def restore(
+    directory: RunDirectory, config: Config, function: Callable[..., Any] | None = None, team: Team | None = None
+) -> Experiment:
     """The experiment of a run directory in the state of its newest checkpoint."""
-    experiment = build(config, function=function)
-    experiment.task.open(directory.path)
+    experiment = build(config, function=function, team=team)
+    if team is None or team.leads:
+        experiment.task.open(directory.path)
     state = directory.load_checkpoint()
     try:
         experiment.trainer.load_state_dict(state)
@@ -279,6 +297,14 @@ def conclude_run(experiment: Runnable, directory: RunDirectory) -> None:
     summary, designs = experiment.conclude()
     directory.write_samples(designs)
     directory.write_summary(summary)
+
+
+def follow(experiment: Runnable, stop: Callable[[], bool]) -> None:
+    """Train beside the process that leads the run, which alone judges it and writes down what happened."""
+    trainer = experiment.trainer
+    with torch_threads(experiment.config.threads):
+        while not trainer.finished and not stop():
+            trainer.train_step()
 
 
 def summarise(experiment: Experiment, channel: Channel | None = None, pay: bool = False) -> tuple[Summary, Sampled]:

@@ -20,6 +20,7 @@ from stochflow.files import write_atomically
 
 CONFIG = "config.yaml"
 TABLE = "table.csv"
+PROFILE = "profile.txt"
 PAID = "oracle.sqlite*"
 SEQUENCE = "sequence"
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
@@ -108,6 +109,9 @@ class RunDirectory:
 
     def write_summary(self, summary: Summary) -> None:
         write_atomically(self.path / "summary.json", summary.model_dump_json(indent=2) + "\n")
+
+    def write_profile(self, text: str) -> None:
+        write_atomically(self.path / PROFILE, text)
 
     def summary(self) -> Summary:
         try:

@@ -17,7 +17,7 @@ from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy, tra
 from stochflow.models.prefixes import Recording
 from stochflow.models.table_fit import TableDescent
 from stochflow.objectives.base import Learner, Objective, Terms
-from stochflow.rollout import Exploration, NetworkSampler, Walk, rollout
+from stochflow.rollout import Exploration, NetworkSampler, Sampler, Walk, rollout
 from stochflow.tasks.base import Reward
 from stochflow.trajectory import Trajectories
 
@@ -61,10 +61,12 @@ class Descent:
 
     Attributes:
         clip: largest norm of a gradient.
+        reduce: what is done to the gradient before the clip, where several processes share a batch.
     """
 
     def __init__(self, parameters: list[nn.Parameter], clip: float) -> None:
         self.clip = clip
+        self.reduce: Callable[[Tensor], None] | None = None
         self._parameters, self._shapes = parameters, [weight.shape for weight in parameters]
         # every parameter begins where a cache line does, as it would by itself
         total = sum(_padded(weight.numel()) for weight in parameters)
@@ -94,6 +96,8 @@ class Descent:
             self._bind()
         self._gradient.zero_()
         loss.backward()
+        if self.reduce is not None:
+            self.reduce(self._gradient)
         norm = float(torch.linalg.vector_norm(self._gradient))
         if not math.isfinite(norm):
             raise NumericsError(
@@ -222,11 +226,12 @@ class Loop(ABC):
         trajectories: trajectories sampled.
         seconds: time spent in `train_step`, evaluation excluded.
         idle_steps: steps since the last oracle call.
+        descent: the policy's optimiser.
     """
 
     def __init__(self, config: Config, reward: Reward, trained: list[nn.Parameter]) -> None:
         self._config, self._reward = config, reward
-        self._descent = Descent([weight for weight in trained if weight.requires_grad], config.optimiser.clip)
+        self.descent = Descent([weight for weight in trained if weight.requires_grad], config.optimiser.clip)
         self.exploration = Exploration(**config.exploration.model_dump())
         self.step, self.trajectories, self.seconds = 0, 0, 0.0
         self.idle_steps, self._num_free = 0, 0
@@ -255,11 +260,6 @@ class Loop(ABC):
     @abstractmethod
     def parts(self) -> dict[str, Stateful]:
         """Everything that a checkpoint keeps, by name, but for the policy's optimiser."""
-
-    @property
-    def descent(self) -> Descent:
-        """The optimiser of the policy."""
-        return self._descent
 
     @property
     def progress(self) -> float:
@@ -309,8 +309,8 @@ class Loop(ABC):
         logged: list[Record] = []
         for terms in self.updates(fresh, progress):
             logged.append(require_finite(terms))
-            self._descent.step(terms["loss"], learning_rate)
-        self._descent.require_finite()
+            self.descent.step(terms["loss"], learning_rate)
+        self.descent.require_finite()
         learned = {name: sum(record[name] for record in logged) / len(logged) for name in (logged[0] if logged else ())}
         return self.advance(fresh, learning_rate, time.perf_counter() - started, dynamics_record | learned)
 
@@ -356,7 +356,7 @@ class Loop(ABC):
         )
 
     def _parts(self) -> dict[str, Stateful]:
-        return {**self.parts(), "policy_optimiser": self._descent}
+        return {**self.parts(), "policy_optimiser": self.descent}
 
     def _progress_at(self, step: int, trajectories: int) -> float:
         budget = self._config.budget
@@ -408,7 +408,7 @@ class Trainer(Loop):
 
     def collect(self) -> Trajectories:
         learner, size = self.learner, self.batch_size
-        sampler, shape = self.objective.sampler(size), (size, learner.network.length)
+        sampler, shape = self.sampler(size), (size, learner.network.length)
         walk = rollout(sampler, self.channel, shape, learner.generators, self.exploration)
         return self.keep(walk, sampler.recording() if isinstance(sampler, NetworkSampler) else None)
 
@@ -425,6 +425,13 @@ class Trainer(Loop):
         batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour, kept)
         learner.replay.add(batch)
         return batch
+
+    def begin(self) -> None:
+        """Called once before the first step of a session."""
+
+    def sampler(self, size: int) -> Sampler:
+        """Where so many training trajectories come from."""
+        return self.objective.sampler(size)
 
     def _affordable(self, walk: Walk) -> tuple[Walk, int]:
         """The first episodes of a walk that the budget can pay for, and how many answers about them cost nothing."""

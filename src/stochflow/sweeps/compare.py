@@ -12,6 +12,7 @@ from filelock import Timeout
 from stochflow import api
 from stochflow.config import merge, parse_assignment, read_yaml
 from stochflow.errors import ConfigError
+from stochflow.parallel import launched
 from stochflow.runs import unwritable
 from stochflow.stacking.run import why_not_stacked
 from stochflow.sweeps.local import LocalEngine
@@ -86,6 +87,8 @@ def compare(
         out: folder of the comparison, `runs/compare` by default.
         listen: called about twice a second with the state of all runs.
     """
+    if launched():
+        raise ConfigError("compare shares out its runs itself; start it without torchrun")
     path = Path(out) if out is not None else DEFAULT_OUT
     flags = {
         "tasks": tasks,
