@@ -13,11 +13,11 @@ SOURCE = Path(stochflow.__file__).parent
 # From first to last. A module may import from earlier lines and from its own folder, not from its neighbours.
 ORDER = [
     ["errors"],
-    ["seeding", "logmath", "files", "kmers", "metrics", "trajectory", "optional"],
-    ["channels", "tasks", "config", "methods", "sequences", "replay", "checkpoint", "pages"],
+    ["seeding", "logmath", "files", "kmers", "metrics", "optional"],
+    ["channels", "tasks", "config", "methods", "sequences", "checkpoint", "pages"],
     ["enumerated", "models", "channel_config", "oracles", "constraints", "lengths"],
-    ["graphs"],
-    ["planning", "rollout", "task_config"],
+    ["graphs", "trajectory"],
+    ["planning", "rollout", "task_config", "replay"],
     ["policies"],
     ["objectives", "evaluation"],
     ["rivals"],
