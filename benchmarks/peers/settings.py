@@ -78,5 +78,6 @@ REFERENCE: dict[str, Any] = {
 }
 # its own budget and a longer one: the learning rate falls with the budget, so neither stands for both
 REFERENCE_BUDGETS = (5_000, 20_000)
-CURVES |= {f"sgfn-db-{steps}": {**REFERENCE, "budget": {"steps": steps}} for steps in REFERENCE_BUDGETS}
+REFERENCE_CURVES = {f"sgfn-db-{steps}": {**REFERENCE, "budget": {"steps": steps}} for steps in REFERENCE_BUDGETS}
+CURVES |= REFERENCE_CURVES
 CHECKPOINTS = 40  # exact judgements along a run of ours

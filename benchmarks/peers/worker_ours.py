@@ -5,7 +5,7 @@ import argparse
 import torch
 
 from benchmarks.peers.clock import Stopwatch, say
-from benchmarks.peers.settings import CHECKPOINTS, CURVES, step_settings
+from benchmarks.peers.settings import CHECKPOINTS, CURVES, REFERENCE_CURVES, step_settings
 from stochflow.api import resolve_config
 from stochflow.experiment import Experiment, build, torch_threads
 
@@ -20,6 +20,8 @@ def main() -> None:
     given = options.parse_args()
     settings = step_settings(given.batch) if given.curve is None else CURVES[given.curve]
     experiment = build(resolve_config([{**settings, "seed": given.seed}]))
+    # the reference evaluates every prefix of every episode, and once more for the loss
+    experiment.network.fused = given.curve not in REFERENCE_CURVES
     with torch_threads(1):
         if given.curve is None:
             time_steps(experiment, given.iterations, given.warm_up)

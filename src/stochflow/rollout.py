@@ -39,10 +39,10 @@ class NetworkSampler:
     ) -> None:
         self._network, self._context = network, context
         body, device = network.body, network.body.start.device
-        apart = context is not None and context.ndim > 1
-        self._records = records and isinstance(body, PrefixBody)
+        apart = not network.fused or (context is not None and context.ndim > 1)
+        self._records = records and network.fused and isinstance(body, PrefixBody)
         num_complete = 0
-        if isinstance(body, PrefixBody) and network.mask is None and not apart:
+        if isinstance(body, PrefixBody) and network.mask is None and network.fused and not apart:
             num_complete = num_complete_levels(network.num_tokens, network.length, batch_size)
         self._tree = PrefixTree(network.num_tokens, batch_size, device, num_complete, apart)
         self._sums: list[Tensor] = []
