@@ -10,6 +10,7 @@ from stochflow.errors import ConfigError, DataError
 from stochflow.forecasting.forecaster import StochflowForecaster, interval_levels, truncated
 from stochflow.forecasting.frame import Columns
 from stochflow.forecasting.series import Series
+from stochflow.forecasting.training import Trained
 
 MONTHS = 96
 
@@ -64,9 +65,28 @@ def test_paths_are_stretched_around_their_median_by_the_factor_of_their_series(
         above = old > middle
         np.testing.assert_allclose((new - middle)[above], factor * (old - middle)[above])
         assert (new > 0).all()
-    # kept when newer data come, none for a series that was never judged
+    # judged anew when newer data come; none for a series that cannot be judged
+    monkeypatch.setattr("stochflow.forecasting.forecaster.stretches", lambda *_: {"b": 1.2})
     newer = pd.concat([monthly(uid="b"), monthly(uid="c")], ignore_index=True)
-    assert after.update(newer).stretch == {"b": 1.5, "c": 1.0}
+    assert after.update(newer).stretch == {"b": 1.2, "c": 1.0}
+
+
+def test_the_spread_is_judged_at_every_origin_by_what_was_known_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def spy(trained: Trained, panel: list[Series], *_: object) -> dict[str, float]:
+        seen.append([len(series.y) for series in panel])
+        return {"a": 1.0 + len(seen)}
+
+    frame = monthly()
+    asked = {"h": 3, "n_windows": 3, "level": [80]}
+    bare = forecaster(calibration_origins=0).cross_validation(frame, **asked)
+    monkeypatch.setattr("stochflow.forecasting.forecaster.stretches", spy)
+    found = forecaster().cross_validation(frame, **asked)
+    num = len(frame)
+    assert seen == [[num - 5], [num - 4], [num - 3]]
+    upper = [(table["stochflow-hi-80"] - table["stochflow"]).to_numpy() for table in (bare, found)]
+    np.testing.assert_allclose(upper[1], np.repeat([2.0, 3.0, 4.0], 3) * upper[0], rtol=1e-4)
 
 
 @pytest.mark.parametrize("network", ["none", "mlp"])

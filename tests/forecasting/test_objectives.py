@@ -10,8 +10,15 @@ from torch.autograd import gradcheck
 
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.kernel import NoiseKernel, fit_kernel
-from stochflow.forecasting.network import ForecastHeads, ForecastNetwork, log_forecast, log_observed, log_outcomes
-from stochflow.forecasting.objectives import balance, divergence, forecast_loss, point_error
+from stochflow.forecasting.network import (
+    ForecastHeads,
+    ForecastNetwork,
+    forecast_mean,
+    log_forecast,
+    log_observed,
+    log_outcomes,
+)
+from stochflow.forecasting.objectives import balance, divergence, forecast_loss, median_error
 from stochflow.forecasting.tokens import TokenBins, place_bins
 from stochflow.forecasting.training import new_network
 
@@ -163,42 +170,64 @@ def certain(mass: dict[int, float]) -> Tensor:
     return log_mass
 
 
-def test_point_errors_of_the_mean_and_the_median_at_known_masses(bins: TokenBins) -> None:
+def test_the_error_of_the_median_at_known_masses(bins: TokenBins) -> None:
     surprise = torch.tensor([0.3], dtype=torch.float64)
-    centres, edges = bins.centres, bins.edges
-    split = certain({3: 0.25, 10: 0.75})
-    mean = 0.25 * centres[3] + 0.75 * centres[10]
-    assert point_error(split, bins, surprise, "mse").item() == pytest.approx((mean - 0.3).square().item())
     # half of the mass is reached a third into bin 10
-    median = edges[9] + (edges[10] - edges[9]) / 3
-    assert point_error(split, bins, surprise, "mae").item() == pytest.approx((median - 0.3).abs().item())
+    median = bins.edges[9] + (bins.edges[10] - bins.edges[9]) / 3
+    found = median_error(certain({3: 0.25, 10: 0.75}), bins, surprise)
+    assert found.item() == pytest.approx((median - 0.3).abs().item())
 
 
 def test_a_median_in_an_open_bin_is_its_edge(bins: TokenBins) -> None:
     zero = torch.zeros(1, dtype=torch.float64)
-    assert point_error(certain({16: 1.0}), bins, zero, "mae").item() == pytest.approx(float(bins.edges[-1]))
-    assert point_error(certain({0: 1.0}), bins, zero, "mae").item() == pytest.approx(float(-bins.edges[0]))
+    assert median_error(certain({16: 1.0}), bins, zero).item() == pytest.approx(float(bins.edges[-1]))
+    assert median_error(certain({0: 1.0}), bins, zero).item() == pytest.approx(float(-bins.edges[0]))
 
 
-@pytest.mark.parametrize("kind", ["mse", "mae"])
-def test_point_errors_have_the_gradient_of_finite_differences(
-    kind: str, bins: TokenBins, generator: torch.Generator
+def test_the_error_of_the_median_has_the_gradient_of_finite_differences(
+    bins: TokenBins, generator: torch.Generator
 ) -> None:
     logits = torch.randn(3, 17, dtype=torch.float64, generator=generator, requires_grad=True)
     assert gradcheck(
-        lambda values: point_error(torch.log_softmax(values, dim=-1), bins, SURPRISES[:3], kind), (logits,), atol=1e-4
+        lambda values: median_error(torch.log_softmax(values, dim=-1), bins, SURPRISES[:3]), (logits,), atol=1e-4
     )
 
 
+@pytest.mark.parametrize("objective", ["forward-kl", "sgfn-kl"])
 @pytest.mark.parametrize("kind", ["mse", "mae"])
 def test_the_point_loss_counts_by_its_weight(
-    kind: str, heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins
+    objective: str, kind: str, heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins
 ) -> None:
-    bare = loss(heads, network, kernel, bins)
+    bare = loss(heads, network, kernel, bins, objective=objective, point_loss="none")
     log_marginal = log_forecast(heads, log_outcomes(heads, network, kernel, bins))
-    extra = point_error(log_marginal, bins, SURPRISES, kind).mean()
-    found = loss(heads, network, kernel, bins, point_loss=kind, point_weight=2.5)
+    squared = (forecast_mean(heads, network, kernel) - SURPRISES).square()
+    extra = (squared if kind == "mse" else median_error(log_marginal, bins, SURPRISES)).mean()
+    found = loss(heads, network, kernel, bins, objective=objective, point_loss=kind, point_weight=2.5)
     assert found.item() == pytest.approx((bare + 2.5 * extra).item(), rel=1e-6)
+
+
+def test_the_mean_of_a_forecast_is_that_of_its_fine_bins(
+    network: ForecastNetwork, kernel: NoiseKernel, generator: torch.Generator
+) -> None:
+    log_policy = torch.log_softmax(torch.randn(5, 9, dtype=torch.float64, generator=generator), dim=-1)
+    log_stretch = 0.5 * torch.randn(5, 2, dtype=torch.float64, generator=generator)
+    heads = ForecastHeads(log_policy, log_stretch, torch.zeros(5), torch.zeros(5, 8))
+    # beyond every stretched residual, in bins of 0.01
+    fine = TokenBins(torch.linspace(-30, 30, 6001, dtype=torch.float64), tail=1.0)
+    mass = log_forecast(heads, log_outcomes(heads, network, kernel, fine)).exp()
+    torch.testing.assert_close(forecast_mean(heads, network, kernel), mass @ fine.centres, atol=1e-4, rtol=0)
+
+
+def test_the_mean_of_a_forecast_has_the_gradient_of_finite_differences(
+    network: ForecastNetwork, kernel: NoiseKernel, generator: torch.Generator
+) -> None:
+    def mean(logits: Tensor, log_stretch: Tensor) -> Tensor:
+        heads = ForecastHeads(torch.log_softmax(logits, dim=-1), log_stretch, torch.zeros(3), torch.zeros(3, 8))
+        return forecast_mean(heads, network, kernel)
+
+    logits = torch.randn(3, 9, dtype=torch.float64, generator=generator, requires_grad=True)
+    log_stretch = 0.3 * torch.randn(3, 2, dtype=torch.float64, generator=generator)
+    assert gradcheck(mean, (logits, log_stretch.requires_grad_()))
 
 
 def test_the_entropy_term_rewards_open_and_firm_states_side_by_side(

@@ -44,6 +44,19 @@ def test_anchors_that_are_too_sure_of_themselves_are_corrected_series_by_series(
     assert judged(Trained(None, "none"), panel, world, [origins[0], []], 2, config).keys() == {"long"}
 
 
+def test_the_latest_horizons_decide_on_the_spread() -> None:
+    rng = np.random.default_rng(5)
+    calm_then_wild = np.where(np.arange(2000) < 1920, 1.0, 3.0)
+    y = 50 + calm_then_wild * rng.normal(size=2000)
+    nothing, config = Trained(None, "none"), settings()
+    # 30 horizons of 2 steps lie in the wild part, a fifth of the series would be calm for the most part
+    wild = stretches(nothing, [series_of(y)], Rhythm(1), 2, config)["a"]
+    calm = stretches(nothing, [series_of(y[:1920])], Rhythm(1), 2, config)["a"]
+    assert calm == pytest.approx(1.0, abs=0.15)
+    # half believed: of a factor that is bound by 3, the root
+    assert wild == pytest.approx(np.sqrt(3.0), rel=0.1)
+
+
 def test_every_series_with_held_out_origins_gets_a_factor_unless_it_is_not_wanted() -> None:
     panel = [series_of(np.random.default_rng(0).normal(size=120)), series_of(np.arange(20.0), "brief")]
     nothing = Trained(None, "none")

@@ -48,7 +48,7 @@ class ForecastConfig(Settings):
     validation_origins: int = Field(32, ge=1, description="Origins on which training is judged.")
     validation_paths: int = Field(64, ge=2, description="Paths per origin for that.")
     calibration_origins: int = Field(
-        128, ge=0, description="Held-out origins per series on which the spread of the paths is judged; 0 leaves it."
+        64, ge=0, description="Held-out origins per series on which the spread of the paths is judged; 0 leaves it."
     )
     context_min_values: int = Field(
         2000, ge=0, description="Observed values, of all series together, from which auto tries the transformer."

@@ -125,12 +125,14 @@ class StochflowForecaster:
         return self
 
     def update(self, df: pd.DataFrame) -> "StochflowForecaster":
-        """Take over newer data: anchors are fitted anew, the network and the calibration stay as they were learned."""
+        """Take over newer data: anchors and calibration are fitted anew, the network stays as it was learned."""
         state = self._fitted()
         panel = state.encoder.panel(df)
         if not panel.series:
             raise DataError(f"no series can be used; {next(iter(panel.problems.values()))}")
-        self._state = replace(state, panel=panel, world=fit_world(panel.series, state.encoder.rhythm, self.config))
+        trained = self._calibrated(state.trained, panel.series, state.encoder, self.horizon)
+        world = fit_world(panel.series, state.encoder.rhythm, self.config)
+        self._state = replace(state, panel=panel, trained=trained, world=world)
         return self
 
     def predict(
@@ -186,8 +188,9 @@ class StochflowForecaster:
     ) -> pd.DataFrame:
         """Forecasts from `n_windows` rolling origins at the end of every series, with what happened beside them.
 
-        The origins are `step_size` steps apart, half the horizon by default. Anchors are fitted anew at each; the
-        network is learned before the first, or anew with `refit`. Features known in advance are taken from the table.
+        The origins are `step_size` steps apart, half the horizon by default. Anchors and calibration are fitted anew at
+        each; the network is learned before the first, or anew with `refit`. Features known in advance are taken from
+        the table.
         """
         horizon = self.horizon if h is None else h
         check_horizon(horizon)
@@ -200,8 +203,11 @@ class StochflowForecaster:
         long, rows, trained = panel.series, [], None
         for window in range(n_windows):
             cut = [truncated(series, len(series) - num_held + window * step, horizon) for series in long]
+            known = [_history(series) for series in cut]
             if trained is None or refit:
-                trained = self._learned([_history(series) for series in cut], encoder, horizon, silent)
+                trained = self._learned(known, encoder, horizon, silent)
+            else:
+                trained = self._calibrated(trained, known, encoder, horizon)
             state = _State(encoder, panel, trained, fit_world(cut, encoder.rhythm, self.config))
             paths = self._paths(cut, state, horizon, self.config.num_paths)
             for series, whole, drawn in zip(cut, long, paths, strict=True):
@@ -238,6 +244,10 @@ class StochflowForecaster:
         """The network, and the spread that held-out origins ask for."""
         categories = tuple(encoder.num_categories)
         trained = train_network(panel, encoder.rhythm, horizon, self.config, categories, report)
+        return self._calibrated(trained, panel, encoder, horizon)
+
+    def _calibrated(self, trained: Trained, panel: list[Series], encoder: Encoder, horizon: int) -> Trained:
+        """The same network with the spread that the latest held-out origins ask for."""
         return replace(trained, stretch=stretches(trained, panel, encoder.rhythm, horizon, self.config))
 
     def _known_before(self, df: pd.DataFrame, num_held: int) -> tuple[Encoder, Panel]:

@@ -24,6 +24,14 @@ class NoiseKernel:
         g0, g1 = self.levels[right - 1], self.levels[right]
         return (g0 + (values - x0) * (g1 - g0) / (x1 - x0)).clamp(0.0, 1.0)
 
+    def halves(self) -> tuple[Tensor, Tensor]:
+        """∫ x dG below zero and above it, two scalars whose sum is the mean."""
+        left, right = self.knots[:-1], self.knots[1:]
+        density = self.levels.diff() / (right - left)
+        below = density * (right.clamp(max=0).square() - left.clamp(max=0).square()) / 2
+        above = density * (right.clamp(min=0).square() - left.clamp(min=0).square()) / 2
+        return below.sum(), above.sum()
+
     def quantile(self, probabilities: Tensor) -> Tensor:
         """G⁻¹, same shape."""
         right = torch.bucketize(probabilities.contiguous(), self.levels).clamp(1, len(self.levels) - 1)

@@ -168,6 +168,14 @@ def log_outcomes(heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKe
     return safe_log(mass)
 
 
+def forecast_mean(heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel) -> Tensor:
+    """Mean of the next residual, Σ_a π(a|s) a plus that of the stretched noise, before it is put into bins, [...]."""
+    below, above = kernel.halves()
+    stretch = heads.log_stretch.double().exp()
+    intended = heads.log_policy.double().exp() @ network.intentions
+    return intended + stretch[..., 0] * below + stretch[..., 1] * above
+
+
 def log_forecast(heads: ForecastHeads, log_dynamics: Tensor) -> Tensor:
     """log M(b|s), [..., B]."""
     return log_marginal(heads.log_policy.to(log_dynamics.dtype), log_dynamics)

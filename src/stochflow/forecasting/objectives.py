@@ -10,7 +10,14 @@ from torch import Tensor
 
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.kernel import NoiseKernel
-from stochflow.forecasting.network import ForecastHeads, ForecastNetwork, log_forecast, log_observed, log_outcomes
+from stochflow.forecasting.network import (
+    ForecastHeads,
+    ForecastNetwork,
+    forecast_mean,
+    log_forecast,
+    log_observed,
+    log_outcomes,
+)
 from stochflow.forecasting.tokens import TokenBins
 from stochflow.objectives.detailed_balance import db_residual
 from stochflow.objectives.entropy import entropy_ratio, normalised_entropy
@@ -27,8 +34,12 @@ def forecast_loss(
 ) -> Tensor:
     """Mean loss over states whose next residual `surprises` [rows] is known."""
     tokens = bins.encode(surprises)
-    if config.objective == "forward-kl" and config.point_loss == "none":
-        return -log_observed(heads, network, kernel, bins, tokens).mean() + _entropy_term(heads, config)
+    extra = _entropy_term(heads, config)
+    if config.point_loss == "mse":
+        mean = forecast_mean(heads, network, kernel)
+        extra = extra + config.point_weight * (mean - surprises).square().mean()
+    if config.objective == "forward-kl" and config.point_loss != "mae":  # the only ones that need no whole marginal
+        return extra - log_observed(heads, network, kernel, bins, tokens).mean()
     log_dynamics = log_outcomes(heads, network, kernel, bins)
     log_marginal = log_forecast(heads, log_dynamics)
     log_reward = -(bins.centres - surprises.unsqueeze(-1)).abs() / config.reward_scale
@@ -42,10 +53,9 @@ def forecast_loss(
             # the dynamics learn from the world alone, never from the balance
             fixed = heads._replace(log_policy=heads.log_policy.detach())
             loss = loss - log_observed(fixed, network, kernel, bins, tokens).mean()
-    loss = loss + _entropy_term(heads, config)
-    if config.point_loss != "none":
-        loss = loss + config.point_weight * point_error(log_marginal, bins, surprises, config.point_loss).mean()
-    return loss
+    if config.point_loss == "mae":
+        loss = loss + config.point_weight * median_error(log_marginal, bins, surprises).mean()
+    return loss + extra
 
 
 def divergence(log_marginal: Tensor, log_reward: Tensor) -> Tensor:
@@ -71,12 +81,10 @@ def balance(
     )
 
 
-def point_error(log_marginal: Tensor, bins: TokenBins, surprises: Tensor, kind: str) -> Tensor:
-    """Squared error of the predictive mean, or absolute error of the predictive median, [rows]."""
+def median_error(log_marginal: Tensor, bins: TokenBins, surprises: Tensor) -> Tensor:
+    """Absolute error of the predictive median, [rows]."""
     mass = log_marginal.exp()
-    if kind == "mse":
-        return ((mass * bins.centres).sum(dim=-1) - surprises).square()
-    # the median by linear interpolation of the distribution function, differentiable in the masses
+    # by linear interpolation of the distribution function, differentiable in the masses
     cumulative = mass.cumsum(dim=-1)
     place = (cumulative < 0.5).sum(dim=-1).clamp(1, bins.num_bins - 2)
     below = cumulative.gather(-1, (place - 1).unsqueeze(-1)).squeeze(-1)

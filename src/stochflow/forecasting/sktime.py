@@ -23,9 +23,9 @@ class StochflowSktimeForecaster(BaseForecaster):  # type: ignore[misc]  # sktime
     """Sampled paths of a `StochflowForecaster` as sktime's points, quantiles, intervals and distributions.
 
     The point forecast is the predictive median. `X` holds features known in advance; steps that `fh` leaves out may be
-    left out of it too, and count as an average step. `update` fits the anchors anew and keeps the network, whatever
-    `update_params` says: the anchors are how the series is remembered. Panels are fitted series by series; for one
-    network that they share, use `StochflowForecaster`.
+    left out of it too, and count as an average step. `update` fits the anchors and the calibration anew and keeps
+    the network, whatever `update_params` says: the anchors are how the series is remembered. Panels are fitted series
+    by series; for one network that they share, use `StochflowForecaster`.
 
     Args:
         freq: pandas frequency, if the index has none: what one step of an integer index means, such as "MS".

@@ -10,12 +10,18 @@ from stochflow.forecasting.rhythm import Rhythm
 from stochflow.forecasting.series import Series
 from stochflow.forecasting.training import Trained, World, context_windows, fit_world, hold_out, thoughts
 
+# the spread is judged by so many of the latest horizons at most: what was wild or calm long ago may be so no more
+_RECENT_HORIZONS = 30
+
 
 def stretches(
     trained: Trained, panel: list[Series], rhythm: Rhythm, horizon: int, config: ForecastConfig
 ) -> dict[str, float]:
-    """Factor by which the paths of each series should be stretched, by id, where there are origins to judge by."""
-    ends, origins = hold_out(panel, horizon, config.calibration_origins)
+    """Factor by which the paths of each series should be stretched, by id, where there are origins to judge by.
+
+    The origins are the latest whose futures are known, and the anchors of this judgement end before them.
+    """
+    ends, origins = hold_out(panel, horizon, config.calibration_origins, _RECENT_HORIZONS)
     if not any(origins):
         return {}
     return judged(trained, panel, fit_world(panel, rhythm, config, ends), origins, horizon, config)

@@ -213,12 +213,18 @@ class Trained:
         return better * self.evidence / (self.evidence + _DOUBT)
 
 
-def hold_out(panel: list[Series], horizon: int, num_origins: int) -> tuple[list[int], list[list[int]]]:
-    """End of training and the validation origins after it, per series; none if too little was observed."""
+def hold_out(
+    panel: list[Series], horizon: int, num_origins: int, most_horizons: int | None = None
+) -> tuple[list[int], list[list[int]]]:
+    """End of training and the validation origins after it, per series; none if too little was observed.
+
+    With `most_horizons` no more than so many horizons are held out, however long the series is.
+    """
     ends, origins = [], []
     for series in panel:
         num = len(series)
         room = int(min(_MAX_HELD_OUT * num, max(_HELD_OUT_HORIZONS * horizon, _HELD_OUT * num)))
+        room = room if most_horizons is None else min(room, most_horizons * horizon)
         end = num - room
         enough = room >= horizon and series.observed[:end].sum() >= _MIN_TRAINED
         places = {int(place) for place in np.linspace(end, num - horizon, num_origins)} if enough else set()
