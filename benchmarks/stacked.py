@@ -9,11 +9,10 @@ from collections.abc import Callable
 from statistics import median
 
 import pandas as pd
-import torch
 
 from benchmarks.sweep import RESULTS, publish
 from stochflow.api import resolve_config
-from stochflow.experiment import build
+from stochflow.experiment import build, torch_threads
 from stochflow.stacking.trainer import StackedTrainer
 from stochflow.trainer import Trainer
 
@@ -30,7 +29,11 @@ def main() -> None:
     options.add_argument("--steps", type=int, default=10, help="steps per round")
     options.add_argument("--warmup", type=int, default=50, help="steps before the clock starts")
     given = options.parse_args()
-    torch.set_num_threads(1)
+    with torch_threads(1):
+        measure(given)
+
+
+def measure(given: argparse.Namespace) -> None:
     rows = []
     for method in given.methods.split(","):
         alone = trainer(method, given.batch, 0)

@@ -128,7 +128,9 @@ class Descent:
         require_finite({"sum of all weights": self._flat.sum()})
 
     def state_dict(self) -> State:
-        """Moments and step counts by parameter number."""
+        """Moments and step counts by parameter number; nothing before the first update."""
+        if not self._num_steps:
+            return {}
         moments = zip(self._parts(self._first), self._parts(self._second), strict=True)
         return {
             f"{index}.{name}": value
@@ -160,7 +162,7 @@ class DynamicsFitter:
         model = learner.dynamics
         if isinstance(model, DynamicsModel) and not idle:
             parameters = list(model.parameters())
-            self._descent = TableDescent(model, config.clip) if model.tabular else Descent(parameters, config.clip)
+            self._descent = TableDescent([model], config.clip) if model.tabular else Descent(parameters, config.clip)
 
     def fit(self, fresh: Trajectories, progress: float) -> Record:
         """One update on the fresh batch, or `rounds` on draws from the replay buffer."""
@@ -169,14 +171,23 @@ class DynamicsFitter:
         learning_rate = dynamics_learning_rate(self._config, progress)
         losses: list[float] = []
         if isinstance(self._descent, TableDescent):
-            for intentions, outcomes, valid in self._steps(fresh):
-                counts = transition_counts(intentions, outcomes, valid, self._learner.network.num_tokens)
-                losses += self._descent.fit(counts, learning_rate)
+            for counts in self.counts(fresh):
+                losses += self._descent.fit(counts.unsqueeze(1), learning_rate).flatten().tolist()
         else:
             losses = [self._update(batch, self._descent, learning_rate) for batch in self._batches(fresh)]
         loss = sum(losses) / len(losses)
         require_finite({"forward_dynamics_loss": torch.tensor(loss)})
         return {"forward_dynamics_loss": loss}
+
+    @property
+    def tables(self) -> TableDescent | None:
+        """The optimiser of P̂ where it is nothing but tables that are learned."""
+        return self._descent if isinstance(self._descent, TableDescent) else None
+
+    def counts(self, fresh: Trajectories) -> Iterator[Tensor]:
+        """Transition counts of the rounds of a step, as many at once as memory allows, [rounds, L, K, K]."""
+        for intentions, outcomes, valid in self._steps(fresh):
+            yield transition_counts(intentions, outcomes, valid, self._learner.network.num_tokens)
 
     def _update(self, batch: Trajectories, descent: Descent, learning_rate: float) -> float:
         """One update by automatic differentiation; the loss before it."""

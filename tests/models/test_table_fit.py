@@ -51,7 +51,7 @@ def pair(
     depends_on: DependsOn, clip: float, dtype: torch.dtype = torch.float32
 ) -> tuple[tuple[DynamicsModel, Descent], tuple[DynamicsModel, TableDescent]]:
     slow, fast = (DynamicsModel(NUM_TOKENS, LENGTH, depends_on).to(dtype) for _ in range(2))
-    return (slow, Descent(list(slow.parameters()), clip)), (fast, TableDescent(fast, clip))
+    return (slow, Descent(list(slow.parameters()), clip)), (fast, TableDescent([fast], clip))
 
 
 def assert_same_tables(first: DynamicsModel, second: DynamicsModel, tolerance: float = 1e-6) -> None:
@@ -77,10 +77,10 @@ def test_the_gradient_in_closed_form_is_that_of_automatic_differentiation(
     assert model.position is not None
     logits = (model.intention + model.position).detach().numpy()
     found, gradient = counted_cross_entropy(
-        logits, (counts / valid.sum()).numpy(), None if possible is None else possible.numpy()
+        logits[None], (counts / valid.sum()).numpy()[None], None if possible is None else possible.numpy()
     )
-    assert found == pytest.approx(loss.item(), rel=1e-12)
-    gradient = torch.from_numpy(gradient)
+    assert found.tolist() == [pytest.approx(loss.item(), rel=1e-12)]
+    gradient = torch.from_numpy(gradient[0])
     torch.testing.assert_close(gradient, model.position.grad, atol=1e-14, rtol=0)
     torch.testing.assert_close(gradient.sum(dim=0), model.intention.grad, atol=1e-14, rtol=0)
 
@@ -96,8 +96,8 @@ def test_fifty_updates_are_those_of_automatic_differentiation(
     draws = [draw(generator) for _ in range(50)]
     (slow, descent), (fast, tables) = pair(depends_on, clip, dtype)
     expected = by_autograd(slow, descent, draws, 0.02)
-    losses = tables.fit(torch.cat([counts_of(steps) for steps in draws]), 0.02)
-    assert losses == pytest.approx(expected, abs=tolerance)
+    losses = tables.fit(torch.stack([counts_of(steps) for steps in draws]), 0.02)
+    assert losses.flatten().tolist() == pytest.approx(expected, abs=tolerance)
     assert_same_tables(fast, slow, tolerance)
 
 
@@ -110,7 +110,7 @@ def test_either_optimiser_goes_on_where_the_other_stopped(depends_on: DependsOn,
     fast.load_state_dict(slow.state_dict())
     tables.load_state_dict({name: tensor.clone() for name, tensor in descent.state_dict().items()})
     by_autograd(slow, descent, draws[10:], 0.02)
-    tables.fit(torch.cat([counts_of(steps) for steps in draws[10:]]), 0.02)
+    tables.fit(torch.stack([counts_of(steps) for steps in draws[10:]]), 0.02)
     assert_same_tables(fast, slow)
     left, right = tables.state_dict(), descent.state_dict()
     assert left.keys() == right.keys()
@@ -125,17 +125,18 @@ def test_either_optimiser_goes_on_where_the_other_stopped(depends_on: DependsOn,
 def test_what_was_saved_does_not_change_with_later_updates(generator: torch.Generator) -> None:
     _, (_, tables) = pair("position", 10.0)
     counts = counts_of(draw(generator))
-    tables.fit(counts, 0.02)
+    tables.fit(counts.unsqueeze(1), 0.02)
     saved = tables.state_dict()
     kept = {name: tensor.clone() for name, tensor in saved.items()}
-    tables.fit(counts, 0.02)
+    tables.fit(counts.unsqueeze(1), 0.02)
     assert all(torch.equal(saved[name], kept[name]) for name in kept)
 
 
 @pytest.mark.parametrize("depends_on", TABULAR)
 def test_draws_without_a_real_step_cost_nothing_and_teach_nothing(depends_on: DependsOn) -> None:
     _, (model, tables) = pair(depends_on, 10.0)
-    assert tables.fit(torch.zeros(2, LENGTH, NUM_TOKENS, NUM_TOKENS, dtype=torch.int64), 0.02) == [0.0, 0.0]
+    nothing = torch.zeros(2, 1, LENGTH, NUM_TOKENS, NUM_TOKENS, dtype=torch.int64)
+    assert tables.fit(nothing, 0.02).tolist() == [[0.0], [0.0]]
     assert all(not bool(parameter.any()) for parameter in model.parameters())
 
 
@@ -143,7 +144,7 @@ def test_a_model_with_a_network_in_it_cannot_be_learned_from_counts() -> None:
     for model in (DynamicsModel(4, 8, "state"), DynamicsModel(4, 8, "position", context_width=3)):
         assert not model.tabular
         with pytest.raises(ValueError, match="nothing but tables"):
-            TableDescent(model, 10.0)
+            TableDescent([model], 10.0)
 
 
 def by_hand(draw: list[tuple[list[int], list[int], list[bool]]]) -> Iterator[tuple[int, int, int]]:

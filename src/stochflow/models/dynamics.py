@@ -157,16 +157,16 @@ def transition_counts(intentions: Tensor, outcomes: Tensor, valid: Tensor, num_t
 
 def counted_cross_entropy(
     logits: np.ndarray, shares: np.ndarray, possible: np.ndarray | None
-) -> tuple[float, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray]:
     """`dynamics_cross_entropy` of tables and its gradient: P̂ minus the frequency of what came, by how often it was.
 
     Args:
-        logits: of P̂(b|a) per position, [L, K, K].
-        shares: of each transition among the observed steps, [L, K, K].
+        logits: of P̂(b|a) per position, [models, L, K, K].
+        shares: of each transition among the observed steps of a model, [models, L, K, K].
         possible: False where an outcome is known never to come, [K, K].
 
     Returns:
-        The mean of −log P̂ over the observed steps, and its gradient in the logits, [L, K, K].
+        The mean of −log P̂ over the observed steps, [models], and its gradient in the logits, [models, L, K, K].
     """
     if possible is not None:
         logits = np.where(possible, logits, -np.inf)
@@ -179,4 +179,4 @@ def counted_cross_entropy(
         log_probs = np.where(possible, log_probs, math.log(TINY_PROBABILITY))
         explained = shares * possible
     gradient = weights * (np.add.reduce(explained, axis=-1, keepdims=True) / sums) - explained
-    return -float(np.vdot(shares, log_probs)), gradient
+    return -np.einsum("mlab,mlab->m", shares, log_probs), gradient

@@ -40,9 +40,9 @@ class StackedDescent:
         self._numbers = [order.index(name) for name in stacks]  # by which the single optimisers know the weights
         self._moments = [[torch.zeros_like(stack) for stack in self._stacks] for _ in _BETAS]
         states = [descent.state_dict() for descent in self._descents]
-        self._steps = [states[0][f"{number}.step"].clone() for number in self._numbers]
+        self._steps = [states[0].get(f"{number}.step", torch.zeros(())).clone() for number in self._numbers]
         for run, state in enumerate(states):
-            for index, number in enumerate(self._numbers):
+            for index, number in enumerate(self._numbers) if state else ():
                 self._moments[0][index][run] = state[f"{number}.exp_avg"]
                 self._moments[1][index][run] = state[f"{number}.exp_avg_sq"]
 

@@ -1,25 +1,47 @@
-"""The dynamics models of several runs."""
+"""The dynamics models of several runs, fitted together where they are tables."""
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from stochflow.trainer import Record, Trainer
+from stochflow.models.dynamics import DynamicsModel
+from stochflow.models.table_fit import TableDescent
+from stochflow.trainer import Record, Trainer, dynamics_learning_rate
 from stochflow.trajectory import Trajectories
 
 
 class StackedDynamics:
-    """P̂ of every run; each is fitted by itself, which costs little where it is a table."""
+    """P̂ of every run. Tables are fitted in one program; what sees the state is fitted run by run."""
 
     def __init__(self, trainers: Sequence[Trainer]) -> None:
         self._trainers = trainers
+        self._singles = [tables for trainer in trainers if (tables := trainer.dynamics_fitter.tables) is not None]
+        self._tables: TableDescent | None = None
+        if self._singles:
+            models = [model for trainer in trainers if isinstance(model := trainer.learner.dynamics, DynamicsModel)]
+            self._tables = TableDescent(models, trainers[0].learner.config.dynamics.clip)
+            for run, single in enumerate(self._singles):
+                self._tables.load_state_dict(single.state_dict(), run)
 
     def fit(self, fresh: Sequence[Trajectories], progress: float) -> list[Record]:
         """What `Trainer.fit_dynamics` does, for every run."""
-        return [trainer.fit_dynamics(batch, progress) for trainer, batch in zip(self._trainers, fresh, strict=True)]
+        pairs = list(zip(self._trainers, fresh, strict=True))
+        if self._tables is None:
+            return [trainer.fit_dynamics(batch, progress) for trainer, batch in pairs]
+        learning_rate = dynamics_learning_rate(self._trainers[0].learner.config.dynamics, progress)
+        blocks = zip(*(trainer.dynamics_fitter.counts(batch) for trainer, batch in pairs), strict=True)
+        losses = np.concatenate([self._tables.fit(torch.stack(block, dim=1), learning_rate) for block in blocks])
+        return [{"forward_dynamics_loss": loss} for loss in losses.mean(axis=0).tolist()]
 
     def log_matrices(self, outcomes: Tensor) -> Tensor:
         """log P̂(b|s_t,a), without gradient; [runs, batch, time] → [runs, batch or 1, time, K, K]."""
         learners = [trainer.learner for trainer in self._trainers]
         return torch.stack([learner.log_dynamics(rows) for learner, rows in zip(learners, outcomes, strict=True)])
+
+    def settle(self) -> None:
+        """Give every run its own moments."""
+        if self._tables is not None:
+            for run, single in enumerate(self._singles):
+                single.load_state_dict(self._tables.state_dict(run))

@@ -14,7 +14,7 @@ from stochflow.models.body import MAX_BUCKETS, PrefixBody
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.trunk import NORM_EPSILON
 from stochflow.stacking.descent import StackedDescent, stacked_parameters
-from stochflow.stacking.trunk import StackedTrunk
+from stochflow.stacking.trunk import StackedTrunk, stacked_activations
 
 
 class StackedNetwork:
@@ -71,8 +71,10 @@ class StackedNetwork:
         """Rows of each run's own table, without gradient; [runs, ...] → [runs, ..., width]."""
         return functional.embedding(self._shifted(indices), self._table)
 
-    def prefix_features(self, rows: Tensor) -> Tensor:
+    def prefix_features(self, rows: Tensor, known: list[Tensor] | None = None) -> Tensor:
         """Features of all prefixes, the empty one first; `rows` of [runs, batch, t] → [runs, batch, t + 1, width].
+
+        `known` are the activations at these prefixes, if sampling made them with the same weights.
 
         The gradient of the embedding is written, not returned: a dense one per update would cost more than the layers.
         """
@@ -83,13 +85,17 @@ class StackedNetwork:
                 raise RuntimeError("descend before the next batch: the gradient of the embedding is that of one")
             self._touched = rows.unique()
             self._embedding.grad = self._gradient.view_as(self._embedding)
-        return self.features(sums.flatten(1, 2)).unflatten(1, sums.shape[1:3])
+        features: Tensor = StackedTrunk.apply(known, sums.flatten(1, 2), NORM_EPSILON, *self._trunk)  # type: ignore[no-untyped-call]  # torch
+        return features.unflatten(1, sums.shape[1:3])
 
-    def features(self, sums: Tensor) -> Tensor:
-        """The trunk; [runs, rows, width] → the same."""
+    def activations(self, sums: Tensor) -> list[Tensor]:
+        """Everything the layers make, the features last, without gradient; [runs, rows, width] → the same for most."""
+        return stacked_activations(sums, NORM_EPSILON, self._trunk)
+
+    @property
+    def _trunk(self) -> list[Tensor]:
         names = ["body.norm", *(f"body.layers.{layer}" for layer in range(len(self.body.layers)))]
-        weights = [self.weights[f"{name}.{kind}"] for name in names for kind in ("weight", "bias")]
-        return StackedTrunk.apply(sums, NORM_EPSILON, *weights)  # type: ignore[no-untyped-call]  # torch
+        return [self.weights[f"{name}.{kind}"] for name in names for kind in ("weight", "bias")]
 
     def log_policy(self, features: Tensor, allowed: Tensor | None = None) -> Tensor:
         """log π; [runs, rows, width] → [runs, rows, K]."""
@@ -119,6 +125,7 @@ class StackedWalker:
         self._codes = torch.zeros(network.num_runs, batch_size, len(body.kmers), dtype=torch.int64, device=device)
         self._moduli = torch.tensor([body.num_tokens**k for k in body.kmers], device=device)
         self._depth = 0
+        self._made: list[list[Tensor]] = []
 
     @property
     def allowed(self) -> Tensor | None:
@@ -129,7 +136,12 @@ class StackedWalker:
 
     def log_policy(self, allowed: Tensor | None) -> Tensor:
         """log π at the current prefixes, [runs, batch, K]."""
-        return self._network.log_policy(self._network.features(self._sums), allowed)
+        self._made.append(self._network.activations(self._sums))
+        return self._network.log_policy(self._made[-1][-1], allowed)
+
+    def recorded(self) -> list[Tensor]:
+        """The activations at all proper prefixes, [runs, batch·length, ...], once every token has been drawn."""
+        return [torch.stack(levels, dim=2).flatten(1, 2) for levels in zip(*self._made, strict=True)]
 
     def advance(self, outcomes: Tensor) -> None:
         """Append one token per row, [runs, batch]."""

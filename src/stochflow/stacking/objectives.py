@@ -66,6 +66,10 @@ class NetworkWalk:
     def __init__(self, network: StackedNetwork, batch_size: int) -> None:
         self._walker = StackedWalker(network, batch_size)
 
+    def recorded(self) -> list[Tensor]:
+        """See `StackedWalker.recorded`."""
+        return self._walker.recorded()
+
     def log_policy(self) -> tuple[Tensor, Tensor | None]:
         allowed = self._walker.allowed
         return self._walker.log_policy(allowed), allowed
@@ -77,19 +81,27 @@ class NetworkWalk:
 class _OnPaths:
     """What objectives along paths have in common."""
 
+    _walk: NetworkWalk | None = None
+
     def __init__(self, together: Together) -> None:
         self.together = together
 
     def sampler(self, batch_size: int) -> tuple[StackedSampler, torch.dtype]:
-        return NetworkWalk(self.together.network, batch_size), self.together.network.dtype
+        self._walk = NetworkWalk(self.together.network, batch_size)
+        return self._walk, self.together.network.dtype
 
-    def heads(self, outcomes: Tensor, rows: Tensor, backward: bool, flow: bool) -> Heads:
-        """log π and log F at s_t and log π_B at s_{t+1}, as far as they are asked for; [runs, batch, time, ...]."""
+    def heads(self, outcomes: Tensor, rows: Tensor, backward: bool, flow: bool, fresh: bool) -> Heads:
+        """log π and log F at s_t and log π_B at s_{t+1}, as far as they are asked for; [runs, batch, time, ...].
+
+        Args:
+            fresh: True for what was sampled last, before any update.
+        """
         network = self.together.network
         single, flat = network.single, outcomes.flatten(0, 1)
         runs, batch, time = outcomes.shape
         # without π_B nothing is asked at the end
-        features = network.prefix_features(rows if backward else rows[:, :, :-1])
+        known = self._walk.recorded() if fresh and not backward and self._walk is not None else None
+        features = network.prefix_features(rows if backward else rows[:, :, :-1], known)
         before = features[:, :, :time].flatten(1, 2)
         allowed = None
         if single.mask is not None:
@@ -126,8 +138,9 @@ class StackedBalance(_OnPaths):
         def aware(paths: Paths, heads: Heads, log_matrices: Tensor) -> tuple[Tensor, Tensor]:
             return judged(*vars(steps_on(config, paths, heads, log_matrices)).values())
 
-        for paths, rows in self.together.replayed(fresh, step):
-            heads = self.heads(paths.outcomes, rows, backward=not realised and config.backward == "learned", flow=True)
+        backward = not realised and config.backward == "learned"
+        for number, (paths, rows) in enumerate(self.together.replayed(fresh, step)):
+            heads = self.heads(paths.outcomes, rows, backward, flow=True, fresh=number == 0)
             if realised:  # steps know nothing of runs, so only what is averaged over them needs to be mapped
                 flat = [[column.flatten(0, 1) for column in each] for each in (paths, heads)]
                 steps = steps_on(config, Paths(*flat[0]), Heads(*flat[1]), None)
@@ -154,7 +167,7 @@ class StackedTrajectoryKL(_OnPaths):
 
         batch = stacked(fresh)
         paths, rows = self.together.paths(batch, step)
-        log_policy = self.heads(paths.outcomes, rows, backward=False, flow=False).log_policy
+        log_policy = self.heads(paths.outcomes, rows, backward=False, flow=False, fresh=True).log_policy
         log_matrices = self.together.dynamics.log_matrices(paths.outcomes)
         terms = vmap(terms_of)(paths, log_policy, log_matrices, batch.log_behaviour)
         for run, each in enumerate(self._objectives):

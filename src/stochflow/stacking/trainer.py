@@ -82,6 +82,7 @@ class StackedTrainer:
     def settle(self) -> None:
         """Make every run's own state whole, as a checkpoint needs it."""
         self._descent.settle()
+        self._dynamics.settle()
 
     def _collect(self) -> list[Trajectories]:
         first = self.trainers[0]
