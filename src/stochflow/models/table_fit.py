@@ -32,8 +32,7 @@ class TableDescent:
     def fit(self, counts: Tensor, learning_rate: float) -> np.ndarray:
         """One update per table of transition counts, in turn; [rounds, models, L, K, K] → losses, [rounds, models]."""
         tables = self._tables()
-        # somebody may have converted the models
-        self._means, self._squares = (each.astype(tables.dtype, copy=False) for each in (self._means, self._squares))
+        self._convert(tables.dtype)
         losses = []
         observed = counts.numpy().astype(tables.dtype)
         observed /= observed.sum(axis=(2, 3, 4), keepdims=True).clip(min=1.0)
@@ -60,8 +59,14 @@ class TableDescent:
         if state:
             numbers = range(1 + self._by_position)
             self._step = int(state["0.step"])
-            self._means[model] = _joined([state[f"{number}.exp_avg"] for number in numbers])
+            means = _joined([state[f"{number}.exp_avg"] for number in numbers])
+            self._convert(means.dtype)
+            self._means[model] = means
             self._squares[model] = _joined([state[f"{number}.exp_avg_sq"] for number in numbers])
+
+    def _convert(self, dtype: np.dtype) -> None:
+        """Follow the models' precision, which somebody may have changed."""
+        self._means, self._squares = (each.astype(dtype, copy=False) for each in (self._means, self._squares))
 
     def _loss_and_gradient(self, tables: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if not self._by_position:
