@@ -52,7 +52,7 @@ class RewardModel:
 
     def predict(self, tokens: Tensor) -> Tensor:
         """Expected scores, float64, computed in blocks; [rows, L] → [rows]."""
-        blocks = tokens.split(max(1, _BLOCK // (self.length * len(self._columns))))
+        blocks = self._blocks(tokens)
         return torch.cat([self.weights[self.features(block)[0]].sum(dim=-1) for block in blocks]) + self.mean
 
     def fit(self, tokens: Tensor, scores: Tensor) -> None:
@@ -62,12 +62,8 @@ class RewardModel:
             self.spread = float((self.predict(tokens[fresh]) - scores[fresh]).square().mean().sqrt())
         elif not self.num_fitted:
             self.spread = float(scores.std(correction=0))
-        indices, num_weights = self.features(tokens)
-        rows, columns = indices.shape
-        design = sparse.csr_matrix(
-            (np.ones(rows * columns), indices.numpy().ravel(), np.arange(rows + 1) * columns),
-            shape=(rows, num_weights),
-        )
+        design = self._design(tokens)
+        rows, num_weights = design.shape
         self.mean = float(scores.mean())
         normal = LinearOperator(
             (num_weights, num_weights), matvec=lambda v: design.T @ (design @ v) + RIDGE * v, dtype=np.float64
@@ -76,6 +72,20 @@ class RewardModel:
         solution, _ = cg(normal, target, x0=self.weights.numpy(), rtol=1e-3, maxiter=200)
         self.weights = torch.from_numpy(solution)
         self.num_fitted = rows
+
+    def _design(self, tokens: Tensor) -> sparse.csr_matrix:
+        """How often each sequence has each k-mer, [rows, num_weights]; its indices are narrow and made in blocks."""
+        rows, columns = len(tokens), sum(self.length - k + 1 for k, _ in self._columns)
+        indices = np.empty((rows, columns), dtype=np.int32 if len(self.weights) < 2**31 else np.int64)
+        filled = 0
+        for block in self._blocks(tokens):
+            indices[filled : filled + len(block)] = self.features(block)[0].numpy()
+            filled += len(block)
+        entries = (np.ones(rows * columns), indices.ravel(), np.arange(rows + 1) * columns)
+        return sparse.csr_matrix(entries, shape=(rows, len(self.weights)))
+
+    def _blocks(self, tokens: Tensor) -> tuple[Tensor, ...]:
+        return tokens.split(max(1, _BLOCK // (self.length * len(self._columns))))
 
     def expected_log_reward(self, tokens: Tensor, reward: Reward, step: int | None) -> Tensor:
         """E[log R] with a normal error around the prediction; [rows, L] → [rows].
