@@ -9,11 +9,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from stochflow.api import resolve_config
 from stochflow.enumerated.tree import attainable_optimum
-from stochflow.experiment import build
+from stochflow.experiment import build, torch_threads
 
 MODELS = {
     "2 × 256, kmers [1]": {"kmers": [1], "width": 256, "num_layers": 2},
@@ -28,7 +26,11 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=15)
     options.add_argument("--trajectories", type=int, default=32_000)
     given = options.parse_args()
-    torch.set_num_threads(1)
+    with torch_threads(1):
+        measure(given)
+
+
+def measure(given: argparse.Namespace) -> None:
     print("TFBind8, α = 0.25, one thread; CPU milliseconds, least and median")
     for name, model in MODELS.items():
         print_model(name, model, given.repeats)

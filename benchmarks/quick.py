@@ -5,17 +5,19 @@ python -m benchmarks.quick
 
 import time
 
-import torch
-
 from stochflow.api import resolve_config
-from stochflow.experiment import build
+from stochflow.experiment import build, torch_threads
 from stochflow.methods import METHODS
 
 TRAJECTORIES = 4096
 
 
 def main() -> None:
-    torch.set_num_threads(1)
+    with torch_threads(1):
+        measure()
+
+
+def measure() -> None:
     print(f"TFBind8, α = 0.25, {TRAJECTORIES:,} trajectories, one thread; CPU time as a ratio to sgfn-kl-trajectory")
     results = {}
     for method in METHODS:

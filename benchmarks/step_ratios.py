@@ -11,10 +11,8 @@ import statistics
 import time
 from typing import Any
 
-import torch
-
 from stochflow.api import resolve_config
-from stochflow.experiment import build
+from stochflow.experiment import build, torch_threads
 from stochflow.methods import METHODS
 from stochflow.objectives.planned import PlannedKL
 from stochflow.trainer import Trainer
@@ -30,7 +28,11 @@ def main() -> None:
     options.add_argument("--repeats", type=int, default=60)
     options.add_argument("--batches", type=int, nargs="+", default=[16, 64, 256])
     given = options.parse_args()
-    torch.set_num_threads(1)
+    with torch_threads(1):
+        measure(given)
+
+
+def measure(given: argparse.Namespace) -> None:
     print("TFBind8, α = 0.25, 2 × 256 on one-hot prefixes, one thread; CPU milliseconds, least and median")
     for batch_size in given.batches:
         print_trajectory_scope(batch_size, given.repeats)
