@@ -13,6 +13,8 @@ from stochflow.models.body import PrefixBody
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.prefixes import PrefixTree, Recording, num_complete_levels
 
+_MAX_RECORDED = 2**23  # numbers per layer that are kept for the loss: about a third of a gigabyte for all layers
+
 
 class Sampler(Protocol):
     """Walks a batch of prefixes forward, one token at a time."""
@@ -30,7 +32,7 @@ class Sampler(Protocol):
 class NetworkSampler:
     """The policy network, its first layer computed incrementally and prefixes that rows share evaluated once.
 
-    With `records` it keeps what was computed, for a loss at the same weights.
+    With `records` it keeps what was computed, for a loss at the same weights, as long as memory is no concern.
     """
 
     @torch.no_grad()
@@ -40,7 +42,8 @@ class NetworkSampler:
         self._network, self._context = network, context
         body, device = network.body, network.body.start.device
         apart = not network.fused or (context is not None and context.ndim > 1)
-        self._records = records and network.fused and isinstance(body, PrefixBody)
+        fits = batch_size * network.length * body.width <= _MAX_RECORDED
+        self._records = records and fits and network.fused and isinstance(body, PrefixBody)
         num_complete = 0
         if isinstance(body, PrefixBody) and network.mask is None and network.fused and not apart:
             num_complete = num_complete_levels(network.num_tokens, network.length, batch_size)

@@ -126,6 +126,13 @@ def test_the_sampler_draws_the_same_with_and_without_a_recording(network: FlowNe
     assert torch.equal(walks[0].intentions, walks[1].intentions)
 
 
+def test_what_is_too_large_is_not_kept(network: FlowNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = 4 * LENGTH * 8
+    monkeypatch.setattr("stochflow.rollout._MAX_RECORDED", numbers)
+    assert NetworkSampler(network, 4, records=True).recording() is not None
+    assert NetworkSampler(network, 5, records=True).recording() is None
+
+
 def test_without_a_recording_nothing_is_kept(network: FlowNetwork) -> None:
     sampler = NetworkSampler(network, 4)
     rollout(sampler, noiseless(K), (4, LENGTH), Generators(0))
