@@ -48,7 +48,7 @@ from stochflow.trackers import Tracking
 Settings = Mapping[str, Any]
 Function = Callable[[list[str]], Any]
 # what may differ when a run is continued: how long, where and how it is watched, but not what is learned
-_FREE_ON_RESUME = {"budget", "device", "threads", "evaluation", "checkpoint_every"}
+_FREE_ON_RESUME = {"budget", "device", "threads", "deterministic", "evaluation", "checkpoint_every"}
 _CHUNK = 4096
 _MIN_NEW_SHARE = 0.005
 _MIN_MEASURED_SHARE = 0.01
@@ -109,7 +109,7 @@ class Run:
             sampled = draw(experiment.policy, experiment.task, channel, num, generator, score_samples)
             return samples_frame(sampled, experiment.task, reward)
 
-        with experiments.torch_threads(config.threads), contextlib.closing(experiment.task):
+        with experiments.computing(config), contextlib.closing(experiment.task):
             return _drawn(draws, n, "sequence" if unique else None)
 
     def evaluate(self, *, noise: float | str | None = None, score_samples: bool = False) -> Summary:
@@ -120,11 +120,11 @@ class Run:
         """
         if is_graph(self.config.task):
             graph_experiment = self.graph_experiment(noise)
-            with experiments.torch_threads(graph_experiment.config.threads):
+            with experiments.computing(graph_experiment.config):
                 return graph_experiment.conclude()[0]
         experiment = self.experiment()
         channel = None if noise is None else _channel(experiment.config, noise)
-        with experiments.torch_threads(experiment.config.threads), contextlib.closing(experiment.task):
+        with experiments.computing(experiment.config), contextlib.closing(experiment.task):
             return experiments.summarise(experiment, channel, score_samples)[0]
 
     def experiment(self) -> experiments.Experiment:
@@ -145,7 +145,7 @@ class Run:
         """Objects of a graph; see `sample`."""
         experiment = self.graph_experiment(noise)
         generator = Generators(experiment.config.seed if seed is None else seed)["evaluation"]
-        with experiments.torch_threads(experiment.config.threads):
+        with experiments.computing(experiment.config):
             return _drawn(lambda num: experiment.samples(num, generator), n, "object" if unique else None)
 
 
@@ -179,6 +179,7 @@ def train(
     settings: Sequence[str] = (),
     out: str | Path | None = None,
     device: str | None = None,
+    deterministic: bool = False,
     resume: bool = False,
     overwrite: bool = False,
     track: Sequence[str] = (),
@@ -214,6 +215,7 @@ def train(
         config: a YAML file or a dictionary of settings; `settings` and the arguments here go over it.
         settings: assignments like "reward.beta=3".
         out: run directory; by default `runs/<task>-<method>-<noise>-seed<seed>`.
+        deterministic: use only operations that give the same numbers every time, and refuse where there is none.
         resume: continue the run in `out` from its checkpoint.
         overwrite: replace the run in `out`.
         track: names of trackers that follow the run: tensorboard, wandb, mlflow.
@@ -242,6 +244,8 @@ def train(
     flags["oracle"] = {name: value for name, value in about_oracle.items() if value is not None}
     if constraints:
         flags["constraints"] = dict(constraints)
+    if deterministic:
+        flags["deterministic"] = True
     flags = merge(flags, _length_flags(variable_length, min_length, max_length, deletion, duplication))
     function = None
     if oracle is not None:

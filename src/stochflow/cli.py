@@ -92,6 +92,9 @@ VarianceColumn = Annotated[str | None, typer.Option(help="Column of the variance
 ScoreSamples = Annotated[
     bool, typer.Option("--score-samples", help="Ask the oracle also for drawn designs that were never paid for.")
 ]
+Deterministic = Annotated[
+    bool, typer.Option("--deterministic", help="Only operations that give the same numbers every time.")
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 
 
@@ -150,6 +153,7 @@ def train(
     assignments: Assignments = None,
     out: Annotated[Path | None, typer.Option(help="Run directory.  [default: runs/<task>-<method>-…]")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, mps, …  [default: auto]")] = None,
+    deterministic: Deterministic = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in --out from its checkpoint.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in --out.")] = False,
     track: Track = None,
@@ -188,6 +192,7 @@ def train(
             settings=assignments or (),
             out=out,
             device=device,
+            deterministic=deterministic,
             resume=resume,
             overwrite=overwrite,
             track=track or (),
@@ -226,6 +231,7 @@ def compare(
         bool | None,
         typer.Option("--stack/--no-stack", help="Train the seeds of a method as one program.  [default: no-stack]"),
     ] = None,
+    deterministic: Deterministic = False,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time.  [default: one per core]")] = None,
     engine: Annotated[
         str | None, typer.Option(metavar="local|ray", help="Processes here or a Ray cluster.  [default: local]")
@@ -246,6 +252,7 @@ def compare(
             config=config,
             settings=assignments or (),
             stack=stack,
+            deterministic=deterministic,
             jobs=jobs,
             engine=engine,
             address=address,

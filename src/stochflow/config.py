@@ -367,6 +367,7 @@ class Config(Settings):
     threads: int = Field(
         1, ge=1, le=1024, description="Threads of torch and BLAS; one is fastest for networks of this size."
     )
+    deterministic: bool = Field(False, description="Only operations that give the same numbers every time.")
 
     @model_validator(mode="after")
     def _coherent(self) -> "Config":
@@ -376,6 +377,11 @@ class Config(Settings):
         if exploration.restarts and objective.values == "planned":
             raise ValueError(
                 "planned values choose their own states; set exploration.restarts to 0 or values to bootstrapped"
+            )
+        if self.deterministic and self.budget.minutes is not None:
+            raise ValueError(
+                "a budget in minutes ends where the clock says, never twice at the same step; give --trajectories or "
+                "--steps, or leave out --deterministic"
             )
         return self
 

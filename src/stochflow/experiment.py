@@ -1,5 +1,6 @@
 """Builds a whole run from a config, and runs it. The only file that names concrete classes."""
 
+import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -258,7 +259,7 @@ def make_objective(learner: Learner) -> Objective:
 def run(experiment: Runnable, directory: RunDirectory, listen: Listener, stop: Callable[[], bool]) -> None:
     """Train to the end of the budget or until asked to stop, keeping what was learned along the way."""
     trainer = experiment.trainer
-    with torch_threads(experiment.config.threads), closing(experiment):
+    with computing(experiment.config), closing(experiment):
         if trainer.step == 0:
             directory.save_checkpoint(trainer.state_dict(), 0)
         while not trainer.finished and not stop():
@@ -302,7 +303,7 @@ def conclude_run(experiment: Runnable, directory: RunDirectory) -> None:
 def follow(experiment: Runnable, stop: Callable[[], bool]) -> None:
     """Train beside the process that leads the run, which alone judges it and writes down what happened."""
     trainer = experiment.trainer
-    with torch_threads(experiment.config.threads):
+    with computing(experiment.config):
         while not trainer.finished and not stop():
             trainer.train_step()
 
@@ -362,6 +363,28 @@ def choose_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, NotImplementedError, ImportError):
         raise ConfigError(f"device '{name}' is not available here; use --device auto or cpu") from None
     return device
+
+
+@contextmanager
+def computing(config: Config) -> Iterator[None]:
+    """Let torch compute as the config says, then as before."""
+    strict = torch.are_deterministic_algorithms_enabled()
+    if config.deterministic:
+        # cuBLAS reads it when a process first asks it for something
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(True)
+    try:
+        with torch_threads(config.threads):
+            yield
+    except RuntimeError as error:
+        if config.deterministic and "deterministic" in str(error):
+            raise ConfigError(
+                f"torch cannot do all of this deterministically on {config.device} "
+                f"({str(error).splitlines()[0][:120]}); add --device cpu, or leave out --deterministic"
+            ) from None
+        raise
+    finally:
+        torch.use_deterministic_algorithms(strict)
 
 
 @contextmanager

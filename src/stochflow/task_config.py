@@ -1,5 +1,6 @@
 """From settings to a task and its channel: by name, from a table or a function, with noise, rules and constraints."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from stochflow.lengths import LengthRules, StopAlphabet, VariableTask, with_edit
 from stochflow.oracles.task import PREFIX, OracleTask
 from stochflow.tasks import TABLE_TASK, Reward, Task, make_task
 from stochflow.tasks.alphabets import named_alphabet
+from stochflow.tasks.base import MAX_SCORE
 from stochflow.tasks.measured import MeasuredTask
 from stochflow.tasks.noise import with_noise
 from stochflow.tasks.tables import Columns, Table, read_table
@@ -204,10 +206,14 @@ def same_setting(name: str, one: Config, other: Config) -> bool:
 
 
 def _check_reward(task: MeasuredTask, reward: Reward) -> None:
-    """Refuse scores that all end at the floor, or beyond what a number can hold."""
-    power = task.best_score**reward.beta if task.best_score < 1e300 else float("inf")
-    if not reward.floor < power < 1e300:
+    """Refuse scores that all end at the floor, or whose sums no number can hold."""
+    if task.best_score > MAX_SCORE:
         raise ConfigError(
-            f"the best score of {task.name}, {task.best_score:g}, gives the reward {power:g}, which must lie above "
-            f"reward.floor ({reward.floor:g}) and below 1e300; scale the scores with --set table.scale=unit"
+            f"the best score of {task.name} is {task.best_score:g} and may be {MAX_SCORE:g} at most; scale the scores "
+            "with --set table.scale=unit"
+        )
+    if reward.beta * math.log(task.best_score) <= math.log(reward.floor):
+        raise ConfigError(
+            f"the best score of {task.name}, {task.best_score:g}, gives a reward that is not above reward.floor "
+            f"({reward.floor:g}); scale the scores with --set table.scale=unit, or lower the floor"
         )

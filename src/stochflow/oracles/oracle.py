@@ -1,6 +1,5 @@
 """Asking a function that costs something: in batches, in parallel, again when it fails, and never twice."""
 
-import math
 import queue
 import threading
 from collections.abc import Iterable, Sequence
@@ -10,6 +9,7 @@ from stochflow.config import OracleConfig
 from stochflow.errors import OracleError
 from stochflow.oracles.cache import ScoreCache
 from stochflow.oracles.workers import Asker, Reply
+from stochflow.tasks.base import MAX_SCORE
 
 _SHOWN = 60
 
@@ -104,15 +104,13 @@ def judged(reply: Reply, designs: Sequence[str]) -> tuple[dict[str, float], str]
         return {}, str(reply["problem"])
     pairs = list(zip(designs, reply["scores"], strict=True))
     good = {design: score for design, score in pairs if usable(score)}
-    problem = next(
-        (f"its score is {score}, and scores must be finite and not negative" for _, score in _bad(pairs)), ""
-    )
-    return good, problem
+    worst = next((score for _, score in _bad(pairs)), 0.0)
+    return good, f"its score is {worst}, and scores must be neither negative nor above {MAX_SCORE:g}"
 
 
 def usable(score: float) -> bool:
     """True for what a reward can be made of."""
-    return math.isfinite(score) and score >= 0.0
+    return 0.0 <= score <= MAX_SCORE
 
 
 def _bad(pairs: Iterable[tuple[str, float]]) -> Iterable[tuple[str, float]]:

@@ -1,6 +1,5 @@
 """Scores that were paid for: each once, or again and again where the oracle is noisy."""
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from stochflow.errors import OracleError
 from stochflow.planning.trie import PrefixTrie
-from stochflow.tasks.base import Reward
+from stochflow.tasks.base import MAX_SCORE, Reward
 
 Codes = npt.NDArray[np.int64]
 
@@ -139,10 +138,14 @@ class ScoreMemory:
         scores = checked_scores(oracle(sequences.clone()), len(sequences))
         indices = self._trie.insert(sequences)
         nothing = torch.zeros(len(self._trie) - len(self._scores), dtype=torch.float64)
-        totals = torch.cat([self._counts * reward.log_reward(self._scores).exp(), nothing])
-        totals.index_add_(0, indices, reward.log_reward(scores).exp())
-        self._counts = torch.cat([self._counts, nothing]).index_add_(0, indices, torch.ones_like(scores))
-        self._scores = (totals / self._counts) ** (1.0 / reward.beta)
+        before = reward.log_reward(torch.cat([self._scores, nothing]))
+        fresh = reward.log_reward(scores)
+        # shares of the largest reward of each sequence, which stay finite whatever the rewards are
+        peaks = before.scatter_reduce(0, indices, fresh, "amax")
+        counts = torch.cat([self._counts, nothing])
+        totals = (counts * (before - peaks).exp()).index_add_(0, indices, (fresh - peaks[indices]).exp())
+        self._counts = counts.index_add_(0, indices, torch.ones_like(scores))
+        self._scores = (((totals / self._counts).log() + peaks) / reward.beta).exp()
         return scores
 
     def lookup(self, sequences: Tensor, codes: Codes | None = None) -> Tensor:
@@ -192,10 +195,10 @@ def checked_scores(scores: object, expected: int) -> Tensor:
             "return exactly one score per sequence"
         )
     least, most = tensor.aminmax() if expected else (tensor, tensor)
-    if expected and not (float(least) >= 0.0 and float(most) < math.inf):  # not a number fails both
-        bad = ~torch.isfinite(tensor) | (tensor < 0)
+    if expected and not (float(least) >= 0.0 and float(most) <= MAX_SCORE):  # not a number fails both
+        bad = ~((tensor >= 0) & (tensor <= MAX_SCORE))
         raise OracleError(
             f"the oracle returned {float(tensor[bad][0])} for {int(bad.sum())} of {expected} sequences; "
-            "scores must be finite and not negative, so shift, clip or repair them"
+            f"scores must be neither negative nor above {MAX_SCORE:g}, so shift, clip or repair them"
         )
     return tensor

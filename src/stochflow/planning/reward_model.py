@@ -1,5 +1,7 @@
 """A guess at scores that were never paid for: ridge regression on k-mer counts."""
 
+import math
+
 import numpy as np
 import torch
 from scipy import sparse
@@ -57,20 +59,23 @@ class RewardModel:
 
     def fit(self, tokens: Tensor, scores: Tensor) -> None:
         """Fit to all paid scores; what came since the last fit first measures how wrong the old fit was."""
+        # squares of the scores must neither overflow nor vanish; a power of two costs no precision
+        scale = 2.0 ** (math.frexp(float(scores.max()))[1] - 1)
         if self.num_fitted and len(scores) > self.num_fitted:
             fresh = slice(self.num_fitted, None)
-            self.spread = float((self.predict(tokens[fresh]) - scores[fresh]).square().mean().sqrt())
+            errors = (self.predict(tokens[fresh]) - scores[fresh]) / scale
+            self.spread = scale * float(errors.square().mean().sqrt())
         elif not self.num_fitted:
-            self.spread = float(scores.std(correction=0))
+            self.spread = scale * float((scores / scale).std(correction=0))
         design = self._design(tokens)
         rows, num_weights = design.shape
         self.mean = float(scores.mean())
         normal = LinearOperator(
             (num_weights, num_weights), matvec=lambda v: design.T @ (design @ v) + RIDGE * v, dtype=np.float64
         )
-        target = design.T @ (scores.numpy() - self.mean)
-        solution, _ = cg(normal, target, x0=self.weights.numpy(), rtol=1e-3, maxiter=200)
-        self.weights = torch.from_numpy(solution)
+        target = design.T @ ((scores.numpy() - self.mean) / scale)
+        solution, _ = cg(normal, target, x0=self.weights.numpy() / scale, rtol=1e-3, maxiter=200)
+        self.weights = torch.from_numpy(solution * scale)
         self.num_fitted = rows
 
     def _design(self, tokens: Tensor) -> sparse.csr_matrix:

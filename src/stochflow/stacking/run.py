@@ -14,7 +14,7 @@ from stochflow.experiment import (
     crossed,
     keep_step,
     run,
-    torch_threads,
+    computing,
 )
 from stochflow.graphs import is_graph
 from stochflow.runs import RunDirectory
@@ -63,7 +63,7 @@ def run_stacked(parts: Sequence[Part], stop: Callable[[], bool]) -> None:
     trainers = [part.experiment.trainer for part in parts]
     config = parts[0].experiment.config
     stack = StackedTrainer(trainers)
-    with torch_threads(config.threads), ExitStack() as open_parts:
+    with computing(config), ExitStack() as open_parts:
         for part in parts:
             open_parts.enter_context(closing(part.experiment))
             if part.experiment.trainer.step == 0:

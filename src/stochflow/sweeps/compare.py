@@ -60,6 +60,7 @@ def compare(
     config: str | Path | Mapping[str, Any] | None = None,
     settings: Sequence[str] = (),
     stack: bool | None = None,
+    deterministic: bool = False,
     jobs: int | None = None,
     engine: str | None = None,
     address: str | None = None,
@@ -81,6 +82,7 @@ def compare(
         config: a YAML file or a dictionary with the fields of `SweepConfig`; the arguments here go over it.
         settings: assignments like "model.width=64" for every run.
         stack: train the seeds of a method as one program, which costs less than the same runs one by one.
+        deterministic: as for `train`, in every run.
         jobs: runs or stacks at a time; by default one per core.
         engine, address: "local", or "ray" and the cluster to join.
         track: trackers of every run.
@@ -102,6 +104,8 @@ def compare(
         "address": address,
         "track": track or None,
     }
+    if deterministic:
+        settings = [*settings, "deterministic=true"]
     spec = specify(path, _given(config, settings, flags))
     runs = plan(spec)
     check_existing(path, runs)

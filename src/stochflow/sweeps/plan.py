@@ -141,7 +141,7 @@ def check_existing(path: Path, runs: list[PlannedRun]) -> None:
             continue
         found = RunDirectory.open(place).config()
         for name in Config.model_fields:
-            if name not in ("device", "threads") and not same_setting(name, found, run.config):
+            if name not in ("device", "threads", "deterministic") and not same_setting(name, found, run.config):
                 raise ConfigError(
                     f"{place} was made with another '{name}'; remove that run to make it again, or choose another --out"
                 )

@@ -1,5 +1,6 @@
 """What a task is: an alphabet, a length and a score; and how scores become rewards."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from torch import Tensor
 from stochflow.errors import DataError
 
 MAX_ENUMERABLE = 2**20
+MAX_SCORE = 1e300  # sums of scores stay finite
 
 
 @dataclass(frozen=True)
@@ -177,5 +179,5 @@ class Reward:
         return 1.0 + (self.beta - 1.0) * (1.0 - 1.0 / (1.0 + step / self.ramp))
 
     def log_reward(self, scores: Tensor, step: int | None = None) -> Tensor:
-        """log R for scores of any shape."""
-        return (scores.clamp_min(0.0) ** self.exponent(step)).clamp_min(self.floor).log()
+        """log R for scores of any shape; the power is never formed, so that it cannot overflow."""
+        return (self.exponent(step) * scores.clamp_min(0.0).log()).clamp_min(math.log(self.floor))

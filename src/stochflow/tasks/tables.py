@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -249,7 +250,7 @@ def _check_sequences(sequences: Sequence[str], letters: str, path: Path) -> None
 
 def _numbers(frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
     """A column as finite float64, [num]."""
-    numbers = pd.to_numeric(frame[name].str.strip(), errors="coerce").to_numpy(dtype=np.float64, copy=True)
+    numbers = np.array([_number(text) for text in frame[name]])
     bad = ~np.isfinite(numbers)
     if bad.any():
         row = int(bad.argmax())
@@ -258,6 +259,14 @@ def _numbers(frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
             f"'{_plain(frame[name].iloc[row])}' in line {row + 2}; correct or remove them"
         )
     return numbers
+
+
+def _number(text: str) -> float:
+    """The nearest float64, or NaN; pandas rounds by itself, and what it wrote must be read again as it was."""
+    try:
+        return math.nan if "_" in text else float(text)
+    except ValueError:
+        return math.nan
 
 
 def _shown(names: Sequence[object], most: int = 8) -> str:
