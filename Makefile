@@ -4,7 +4,7 @@ STAMP := .venv/.stamp
 PEERS := .venv-peers
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-peers clean
+.PHONY: help demo test lint coverage smoke bench bench-peers clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,18 @@ lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+coverage: $(STAMP)  ## run all tests and fail when they reach less than 90 % of the lines of src/
+	$(BIN)/python -m pytest -n 2 --cov=stochflow --cov-fail-under=90
+
+smoke: $(STAMP)  ## build wheel and sdist, install each with its dependencies in a clean environment and try it
+	rm -rf dist build/smoke
+	$(BIN)/python -c "from setuptools.build_meta import build_sdist, build_wheel; build_sdist('dist'); build_wheel('dist')"
+	for package in dist/*.tar.gz dist/*.whl; do \
+	  rm -rf build/smoke && $(PYTHON) -m venv build/smoke/env && mkdir build/smoke/work && \
+	  build/smoke/env/bin/python -m pip install -c constraints.txt $$package && \
+	  (cd build/smoke/work && ../env/bin/python ../../../tests/smoke.py) || exit 1; \
+	done
 
 bench: $(STAMP)  ## run the quick benchmark
 	$(BIN)/python -m benchmarks.quick

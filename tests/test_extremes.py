@@ -122,13 +122,13 @@ def test_scores_that_cannot_be_summed_are_refused(score):
 
 
 def test_a_table_of_scores_that_cannot_be_summed_names_the_remedy(tmp_path):
-    with pytest.raises(ConfigError, match="1e\\+300 at most; scale the scores with --set table.scale=unit"):
+    with pytest.raises(ConfigError, match=r"1e\+300 at most; scale the scores with --set table.scale=unit"):
         trained(tmp_path, 1e301 * SHARES, "sgfn-kl")
     assert_finite(trained(tmp_path, 1e301 * SHARES, "sgfn-kl", "table.scale=unit"))
 
 
 def test_scores_below_the_floor_name_the_remedy(tmp_path):
-    with pytest.raises(ConfigError, match="not above reward.floor"):
+    with pytest.raises(ConfigError, match=r"not above reward\.floor"):
         trained(tmp_path, 1e-300 * SHARES, "sgfn-kl")
 
 

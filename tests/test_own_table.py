@@ -99,7 +99,7 @@ def test_the_truth_of_a_noisy_table_is_the_mean_reward(table: Path) -> None:
     [
         ({"task": "tfbind8"}, "there is a table, but the task is 'tfbind8'"),
         ({"score_column": " , "}, "score_column is empty"),
-        ({"settings": ["reward.floor=2"]}, "must lie above reward.floor"),
+        ({"settings": ["reward.floor=2"]}, "not above reward.floor"),
         ({"settings": ["reward.beta=1000", "table.scale=none"], "score_column": "two"}, None),
     ],
 )

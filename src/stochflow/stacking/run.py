@@ -10,11 +10,11 @@ from stochflow.experiment import (
     Experiment,
     Listener,
     choose_device,
+    computing,
     conclude_run,
     crossed,
     keep_step,
     run,
-    computing,
 )
 from stochflow.graphs import is_graph
 from stochflow.runs import RunDirectory

@@ -1,0 +1,38 @@
+"""What an installed stochflow must be able to do, far from its source tree: `python smoke.py` in an empty folder."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+
+def stochflow(*arguments: str) -> str:
+    command = shutil.which("stochflow", path=str(Path(sys.executable).parent))
+    assert command, "the command is not installed"
+    done = subprocess.run([command, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def main() -> None:
+    import stochflow as package
+    from stochflow.forecasting.datasets import SERIES, load_series
+    from stochflow.tasks import TASKS, make_task
+
+    assert Path(package.__file__).is_relative_to(sys.prefix), f"imported from {package.__file__}"
+    assert package.__version__ in stochflow("--version")
+    quick = ("--steps", "3", "--set", "optimiser.batch_size=16", "--set", "evaluation.num_samples=50")
+    stochflow("train", "tfbind8", *quick, "--out", "run")
+    assert len(stochflow("sample", "run", "-n", "7").splitlines()) == 8
+    assert "regret" in stochflow("evaluate", "run")
+    assert "0.25" in stochflow("exact", "tfbind8", "--noise", "0.25")
+    for name in TASKS:  # their tables must be in the package; folding needs an extra
+        assert name.startswith("rna-fold") or make_task(name).length > 0
+    for name in SERIES:
+        assert len(load_series(name)) > 0
+    assert (Path(package.__file__).parent / "py.typed").is_file()
+    print("smoke test passed")
+
+
+if __name__ == "__main__":
+    main()
