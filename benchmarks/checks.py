@@ -1,0 +1,53 @@
+"""What the checks for values that are not finite cost: `python -m benchmarks.checks`.
+
+Steps with and without them take turns in one process; the ratio of CPU times is what counts.
+"""
+
+import statistics
+import time
+from contextlib import ExitStack
+from unittest import mock
+
+from stochflow.config import resolve
+from stochflow.experiment import build, torch_threads
+from stochflow.methods import method_settings
+
+METHODS = ("gfn-tb", "sgfn-db", "sgfn-kl-trajectory", "sgfn-kl")
+_WINDOW = 20
+_WINDOWS = 30
+
+
+def main() -> None:
+    print("method, batch, CPU time with checks / without (median of pairs, quartiles)")
+    for method in METHODS:
+        for size in (16, 256):
+            ratios = measured(method, size)
+            low, middle, high = statistics.quantiles(ratios, n=4)
+            print(f"{method}, {size}, {middle:.3f} ({low:.3f}–{high:.3f})", flush=True)
+
+
+def measured(method: str, size: int) -> list[float]:
+    """Ratio of CPU times of neighbouring windows of steps, with checks over without."""
+    config = resolve([method_settings(method), {"method": method, "optimiser": {"batch_size": size}}])
+    trainer = build(config).trainer
+    ratios = []
+    with torch_threads(1):
+        window(trainer.train_step)
+        for _ in range(_WINDOWS):
+            checked = window(trainer.train_step)
+            with ExitStack() as stack:
+                stack.enter_context(mock.patch.object(type(trainer.descent), "require_finite", lambda self: None))
+                stack.enter_context(mock.patch("math.isfinite", lambda value: True))
+                ratios.append(checked / window(trainer.train_step))
+    return ratios
+
+
+def window(step: object) -> float:
+    started = time.process_time()
+    for _ in range(_WINDOW):
+        step()
+    return time.process_time() - started
+
+
+if __name__ == "__main__":
+    main()
