@@ -1,7 +1,6 @@
 """Stochastic generative flow networks: samplers that build objects in a world that does not obey."""
 
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,8 @@ if TYPE_CHECKING:
     from stochflow.evaluation import Summary
     from stochflow.sweeps.compare import Comparison, compare
 
-__version__ = version("stochflow")
+    __version__: str
+
 __all__ = [
     "Comparison",
     "ConfigError",
@@ -44,6 +44,8 @@ def __getattr__(name: str) -> Any:
         if name.startswith("_") or find_spec(f"stochflow.{name}") is None:
             raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
         return import_module(f"stochflow.{name}")
+    if name == "__version__":
+        return import_module("importlib.metadata").version("stochflow")
     globals()[name] = found = getattr(import_module(f"stochflow.{_PLACES.get(name, 'api')}"), name)
     return found
 

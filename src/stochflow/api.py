@@ -413,6 +413,7 @@ def exact(
 
 def report(path: str | Path, out: str | Path | None = None) -> Path:
     """Write one HTML page about a run, or about a sweep that holds runs/; by default `report.html` beside its files."""
+    recover(Path(path))
     return write_report(Path(path), None if out is None else Path(out))
 
 

@@ -26,11 +26,16 @@ def save_checkpoint(folder: Path, state: dict[str, Tensor], step: int) -> None:
     manifest = {"format": FORMAT, "step": step, "sha256": hashlib.sha256(data).hexdigest()}
     write_atomically(folder / f"{stem}.json", json.dumps(manifest))
     # what is newer by name belongs to a future that this run fell back from
-    written = folder / f"{stem}.json"
-    newer = [path for path in _manifests(folder) if path > written]
-    for old in newer + _manifests(folder)[len(newer) + NUM_KEPT :]:
+    for path in _manifests(folder):
+        if path > folder / f"{stem}.json":
+            path.unlink()
+    remove_old(folder)
+
+
+def remove_old(folder: Path) -> None:
+    """Remove all but the last two checkpoints, and what is left of any whose making or removal was interrupted."""
+    for old in _manifests(folder)[NUM_KEPT:]:
         old.unlink()
-    # tensors without a manifest: of those just now, or of a checkpoint whose making or removal was interrupted
     for tensors in folder.glob("step-*.safetensors"):
         if not tensors.with_suffix(".json").exists():
             tensors.unlink()

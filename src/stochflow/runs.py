@@ -17,7 +17,7 @@ import pandas as pd
 from filelock import BaseFileLock, FileLock, Timeout
 from torch import Tensor
 
-from stochflow.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
+from stochflow.checkpoint import has_checkpoint, load_checkpoint, remove_old, save_checkpoint
 from stochflow.config import Config, dump_yaml, read_yaml, resolve
 from stochflow.errors import ConfigError, DataError
 from stochflow.evaluation import Summary
@@ -113,6 +113,8 @@ class RunDirectory:
         self._lock = _locked(self.path)
         for folder in (self.path, self.path / "checkpoint"):
             remove_leftovers(folder)
+        with self._writing():
+            remove_old(self.path / "checkpoint")
 
     def release(self) -> None:
         """Let others train here."""
