@@ -125,7 +125,7 @@ class RunDirectory:
     @property
     def begun(self) -> bool:
         """False for a run that was killed before its first checkpoint, so that nothing is lost by a fresh start."""
-        return has_checkpoint(self.path / "checkpoint") or self._metrics.exists()
+        return has_checkpoint(self.path / "checkpoint") or bool(self._records())
 
     def config(self) -> Config:
         """The settings of the run; a table's copy under its path from here, wherever the run was moved to."""

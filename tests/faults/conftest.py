@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 def paid(designs):
     chance = float((HERE / "chance").read_text()) if (HERE / "chance").exists() else 0.0
     calls = os.open(HERE / "calls.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(calls, "".join(f"{design}\\\\n" for design in designs).encode())
+    os.write(calls, "".join(f"{design}\\n" for design in designs).encode())
     number = os.fstat(calls).st_size
     os.close(calls)
     # whether a call fails depends on how many there were, not on what is asked

@@ -101,6 +101,7 @@ def run(request: dict[str, Any]) -> None:
         os.dup2(log.fileno(), 2)
     try:
         from stochflow import cli
+        from stochflow.sweeps import local
 
         os.chdir(request["cwd"])
         sys.path[:0] = request["path"]
@@ -108,6 +109,7 @@ def run(request: dict[str, Any]) -> None:
         # workers of `compare` are forked as well, for they have nothing to import either
         fork = multiprocessing.get_context("fork")
         multiprocessing.get_context = lambda method=None: fork  # type: ignore[assignment,method-assign]
+        local._GRACE = 0.0  # they inherit the end of the pipe whose closing would send them home
         if request["file_size"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_size"],) * 2)
         disk = None

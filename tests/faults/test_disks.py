@@ -2,7 +2,7 @@
 
 import errno
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,7 +30,7 @@ def small_disk(tmp_path: Path) -> Iterator[tuple[Machine, Path] | None]:
 
 
 def test_a_disk_that_is_full_and_one_that_is_read_only(
-    small_disk: tuple[Machine, Path] | None, record_property: pytest.RecordProperty
+    small_disk: tuple[Machine, Path] | None, record_property: Callable[[str, object], None]
 ) -> None:
     record_property("disks", "real" if small_disk else "imitated")  # said at the end of all tests
     if small_disk is None:  # then the tests below, with limits and errors of the same kind, must do
@@ -143,7 +143,8 @@ def test_forecasts_on_a_full_disk_leave_what_was_there(machine: Machine) -> None
     before = snapshot(place)
     for number in range(1, life.count + 1, 2):
         machine(*command, folder=place, cut_at=number, failure=errno.ENOSPC).refused()
-        assert snapshot(place) == before
+        found = snapshot(place)
+        assert {name: found[name] for name in before} == before
     assert machine(*command).code == 0
     assert snapshot(place) == before
     assert not [path for path in place.rglob("*") if path.name.endswith(".part")]
@@ -154,7 +155,7 @@ def test_an_oracle_that_fails_at_random_costs_time_but_nothing_else(machine: Mac
     assert machine(*command, "--out", "undisturbed").code == 0
     out, failures = machine.folder / "run", 0
     chance = machine.folder / "chance"
-    chance.write_text("0.4")
+    chance.write_text("0.5")
     life = machine(*command, "--out", out)
     while life.code != 0:
         assert "the robot is busy" in life.refused()

@@ -88,8 +88,11 @@ def serve() -> None:
     threading.Thread(target=listen, daemon=True).start()
 
     def reply(message: dict[str, Any]) -> None:
-        replies.write(json.dumps(message) + "\n")
-        replies.flush()
+        try:
+            replies.write(json.dumps(message) + "\n")
+            replies.flush()
+        except BrokenPipeError:  # nobody waits for it any more
+            os._exit(0)
 
     first = json.loads(lines.get())
     sys.path[:] = first["path"]
