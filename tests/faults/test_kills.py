@@ -139,7 +139,7 @@ def test_forecasts_and_forecasters_are_whole_or_absent(machine: Machine) -> None
     days = pd.date_range("2020-01-01", periods=60)
     frame = pd.DataFrame({"unique_id": "a", "ds": days, "y": [5 + day % 7 + 0.01 * day for day in range(60)]})
     frame.to_csv(machine.folder / "series.csv", index=False)
-    options = ["forecast", "series.csv", "--horizon", 3, "--plot", "--overwrite", "--seed"]
+    options = ["forecast", "series.csv", "--horizon", 3, "--network", "none", "--plot", "--overwrite", "--seed"]
     folders = {seed: machine.folder / f"seed{seed}" for seed in (0, 1)}
     for seed, folder in folders.items():
         folder.mkdir()
