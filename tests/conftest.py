@@ -1,5 +1,7 @@
 """Fixtures that several test modules share."""
 
+from collections import Counter
+
 import pytest
 import torch
 from hypothesis import settings
@@ -31,3 +33,23 @@ def tfbind8() -> TFBind8:
 def six6_log_reward(tfbind8: TFBind8) -> Tensor:
     """log R = log max(score³, 1e-6) of all 65,536 sequences: the target of the check values in the method."""
     return Reward(beta=3.0, floor=1e-6, ramp=0.0).log_reward(tfbind8.all_scores)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how often the tests of `tests/faults` killed something, and how often it went on exactly."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    failed = {report.nodeid for report in reports if getattr(report, "failed", False)}
+    kills, exact, disks = Counter[str](), 0, set()
+    for report in reports:
+        if getattr(report, "when", None) != "teardown":  # which knows all that the test has noted
+            continue
+        for name, value in report.user_properties:
+            if name == "kills":
+                kills[value[0]] += value[1]
+                exact += 0 if report.nodeid in failed else value[1]
+            if name == "disks":
+                disks.add(value)
+    if kills:
+        parts = ", ".join(f"{number} {kind}" for kind, number in sorted(kills.items()))
+        terminalreporter.write_sep("=", f"faults: {kills.total()} kills, {exact} exact resumes")
+        terminalreporter.write_line(f"kills: {parts}; full and read-only disks: {', '.join(sorted(disks)) or 'none'}")

@@ -204,7 +204,7 @@ def test_train_sample_and_evaluate_work_together(tmp_path: Path) -> None:
     assert f"Run directory: {path}" in process.stdout
     assert "regret" in process.stdout
     assert sorted(os.listdir(tmp_path / path)) == [
-        *("checkpoint", "config.yaml", "metrics.jsonl", "samples.csv", "samples.fasta", "summary.json"),
+        *(".lock", "checkpoint", "config.yaml", "metrics.jsonl", "samples.csv", "samples.fasta", "summary.json"),
         "versions.json",
     ]
     summary = json.loads((tmp_path / path / "summary.json").read_text(encoding="utf-8"))
@@ -326,7 +326,7 @@ def test_a_full_disk_exits_with_one_sentence(run_cli: Stochflow, run: Path, monk
 
     monkeypatch.setattr("stochflow.runs.RunDirectory.append_metrics", full)
     result = run_cli("train", "--resume", "--out", run, "--steps", 5)
-    assert result.code == 1
+    assert result.code == 2
     assert result.err.splitlines()[-1].startswith("Error: metrics.jsonl: No space left on device;")
     monkeypatch.undo()
     assert api.evaluate(run).steps == 2

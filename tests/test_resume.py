@@ -246,7 +246,7 @@ def run_signalled(path: Path, signals: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGHUP,SIGHUP"])
 def test_asking_to_stop_ends_cleanly_with_everything_written(name: str, finished: Path, tmp_path: Path) -> None:
     path = tmp_path / "run"
     process = run_signalled(path, name)
@@ -274,6 +274,7 @@ def test_a_second_ctrl_c_stops_at_once_and_the_run_can_be_resumed(finished: Path
 def test_a_killed_process_loses_nothing_that_a_resume_cannot_make_again(finished: Path, tmp_path: Path) -> None:
     process = run_signalled(tmp_path / "run", "SIGKILL")
     assert process.returncode == -signal.SIGKILL
-    assert sorted(os.listdir(tmp_path / "run")) == ["checkpoint", "config.yaml", "metrics.jsonl", "versions.json"]
+    kept = ["checkpoint", "config.yaml", "metrics.jsonl", "versions.json"]
+    assert sorted(os.listdir(tmp_path / "run")) == [".lock", *kept]
     train(tmp_path / "run", resume=True)
     assert_same_run(tmp_path / "run", finished)

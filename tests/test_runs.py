@@ -58,7 +58,7 @@ def summary() -> Summary:
 
 
 def test_a_new_run_records_its_config_and_versions(run: RunDirectory, tmp_path: Path) -> None:
-    assert sorted(snapshot(tmp_path)) == ["run", "run/config.yaml", "run/versions.json"]
+    assert sorted(snapshot(tmp_path)) == ["run", "run/.lock", "run/config.yaml", "run/versions.json"]
     assert RunDirectory.open(run.path).config() == CONFIG
     assert yaml.safe_load((run.path / "config.yaml").read_text(encoding="utf-8"))["seed"] == 1
     recorded = json.loads((run.path / "versions.json").read_text(encoding="utf-8"))
@@ -82,7 +82,7 @@ def test_an_existing_run_is_refused_unless_it_may_be_overwritten(run: RunDirecto
     assert snapshot(tmp_path) == before
     RunDirectory.create(run.path, OTHER, overwrite=True)
     assert RunDirectory.open(run.path).config() == OTHER
-    assert sorted(snapshot(tmp_path)) == ["run", "run/config.yaml", "run/versions.json"]
+    assert sorted(snapshot(tmp_path)) == ["run", "run/.lock", "run/config.yaml", "run/versions.json"]
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -211,7 +211,7 @@ def test_a_line_cut_short_is_passed_over_and_mended(run: RunDirectory, torn: byt
 
 
 def test_rewinding_drops_what_came_after_a_step(run: RunDirectory) -> None:
-    run.rewind_metrics(5)  # nothing yet
+    run.rewind_metrics(0)  # nothing yet
     for step in (1, 2, 3, 4):
         run.append_metrics({"step": step, "loss": step / 7})
     kept = (run.path / "metrics.jsonl").read_bytes().splitlines(keepends=True)[:2]

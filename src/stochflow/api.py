@@ -1,8 +1,10 @@
 """The command line as Python functions: same names, same defaults."""
 
 import contextlib
+import os
 import re
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +33,7 @@ from stochflow.oracles.task import PREFIX, function_name
 from stochflow.parallel import Team, joined
 from stochflow.profiling import Profiled
 from stochflow.reports.page import write_report
-from stochflow.runs import CONFIG, TABLE, RunDirectory, check_free
+from stochflow.runs import CONFIG, TABLE, RunDirectory, check_free, recover
 from stochflow.seeding import Generators
 from stochflow.stacking.run import Part, run_stacked
 from stochflow.task_config import (
@@ -256,11 +258,11 @@ def train(
     if resume and overwrite:
         raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
     tracking = Tracking(track)
-    with joined() as team:
+    with joined() as team, contextlib.ExitStack() as held:
         if resume:
-            directory, experiment = _reopen(Path(out) if out else None, layers, function, team)
+            directory, experiment = _reopen(Path(out) if out else None, layers, function, team, held)
         else:
-            directory, experiment = _begin(Path(out) if out else None, layers, overwrite, function, team)
+            directory, experiment = _begin(Path(out) if out else None, layers, overwrite, function, team, held)
         # torchrun passes on a Ctrl-C that the terminal has sent to everybody already: twice is not a second one
         with stop_signal(patient=team is not None) as signalled:
 
@@ -295,14 +297,27 @@ def train_stacked(
         listen: called after every training step of each run.
         stop: asked before every training step.
     """
+    with contextlib.ExitStack() as held:
+        _train_stacked(configs, outs, track, listen, stop, held)
+
+
+def _train_stacked(
+    configs: Sequence[Settings],
+    outs: Sequence[Path],
+    track: Sequence[str],
+    listen: Sequence[experiments.Listener],
+    stop: Callable[[], bool],
+    held: contextlib.ExitStack,
+) -> None:
     opened, trackings = [], []
     for config, out in zip(configs, outs, strict=True):
         layers, tracking = [dict(config)], Tracking(track)
+        recover(out)
         if any((out / "checkpoint").glob("step-*.json")):
-            directory, experiment = _reopen(out, layers, None, None)
+            directory, experiment = _reopen(out, layers, None, None, held)
             tracking.start(experiment.config, directory.path, experiment.trainer.step)
         else:  # perhaps it was killed before its first checkpoint: nothing to keep
-            directory, experiment = _begin(out, layers, (out / CONFIG).exists(), None, None)
+            directory, experiment = _begin(out, layers, (out / CONFIG).exists(), None, None, held)
             tracking.start(experiment.config, directory.path, None)
         opened.append((directory, experiment))
         trackings.append(tracking)
@@ -402,6 +417,7 @@ def exact(
 
 def report(path: str | Path, out: str | Path | None = None) -> Path:
     """Write one HTML page about a run, or about a sweep that holds runs/; by default `report.html` beside its files."""
+    recover(Path(path))
     return write_report(Path(path), None if out is None else Path(out))
 
 
@@ -441,18 +457,28 @@ def default_path(config: Config) -> Path:
 
 @contextlib.contextmanager
 def stop_signal(patient: bool = False) -> Iterator[Callable[[], bool]]:
-    """A function that turns True after Ctrl-C or a termination request; unless patient, a second one stops at once."""
+    """A function that turns True after Ctrl-C, a termination request or the loss of the terminal.
+
+    Unless patient, a second one stops at once; but a terminal that closes says so several times.
+    """
     requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield requested.is_set
         return
+    hangup = getattr(signal, "SIGHUP", None)
+    terminals = [stream.fileno() for stream in (sys.__stdout__, sys.__stderr__) if stream and stream.isatty()]
 
     def on_signal(number: int, frame: object) -> None:
         requested.set()
-        if not patient:
+        if number == hangup:
+            for descriptor in terminals:  # nobody reads there any more, and writing would fail
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+        elif not patient:
             signal.signal(number, previous[number])
 
     previous: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:  # as `nohup` asks for
+        previous[hangup] = signal.getsignal(hangup)
     for number in previous:
         signal.signal(number, on_signal)
     try:
@@ -488,9 +514,14 @@ def _leads(team: Team | None) -> bool:
 
 
 def _begin(
-    given: Path | None, layers: list[dict[str, Any]], overwrite: bool, function: Function | None, team: Team | None
+    given: Path | None,
+    layers: list[dict[str, Any]],
+    overwrite: bool,
+    function: Function | None,
+    team: Team | None,
+    held: contextlib.ExitStack,
 ) -> tuple[RunDirectory, experiments.Runnable]:
-    """A fresh experiment and its run directory."""
+    """A fresh experiment and its run directory, which is ours until `held` ends."""
     config = resolve_config(layers)
     path = given or default_path(config)
     if _leads(team):
@@ -500,7 +531,9 @@ def _begin(
     if is_graph(config.task):
         _refuse_graph(config, team)
         graph_experiment = build_graph_experiment(config)
-        return RunDirectory.create(path, config, overwrite), graph_experiment
+        directory = RunDirectory.create(path, config, overwrite, hold=True)
+        held.callback(directory.release)
+        return directory, graph_experiment
     experiment = experiments.build(config, function=function, team=team)
     if not _leads(team):
         experiment.trainer.begin()
@@ -508,10 +541,11 @@ def _begin(
     experiment.task.check()
     _warn_of_gaps(experiment)
     if own_table is None:
-        directory = RunDirectory.create(path, config, overwrite)
+        directory = RunDirectory.create(path, config, overwrite, hold=True)
     else:
         stored = config.model_copy(update={"table": copied_table(config.table, own_table, TABLE)})
-        directory = RunDirectory.create(path, stored, overwrite, own_table.text)
+        directory = RunDirectory.create(path, stored, overwrite, own_table.text, hold=True)
+    held.callback(directory.release)
     experiment.task.open(directory.path)
     experiment.trainer.begin()
     return directory, experiment
@@ -532,9 +566,23 @@ def _drawn(draws: Callable[[int], pd.DataFrame], n: int, unique: str | None) -> 
 
 
 def _reopen(
-    path: Path | None, layers: list[dict[str, Any]], function: Function | None, team: Team | None
+    path: Path | None,
+    layers: list[dict[str, Any]],
+    function: Function | None,
+    team: Team | None,
+    held: contextlib.ExitStack,
 ) -> tuple[RunDirectory, experiments.Runnable]:
-    directory = RunDirectory.open(path or default_path(resolve_config(layers)))
+    """The experiment of a run directory where its newest checkpoint left it, or at its beginning if there is none yet.
+
+    The directory is ours until `held` ends.
+    """
+    path = path or default_path(resolve_config(layers))
+    if _leads(team):
+        recover(path)
+    directory = RunDirectory.open(path)
+    if _leads(team):
+        directory.hold()
+        held.callback(directory.release)
     stored = directory.config()
     wanted, _ = with_table_pinned(resolve([stored.model_dump(mode="json"), *layers]))
     for name in Config.model_fields:
@@ -547,9 +595,10 @@ def _reopen(
     experiment: experiments.Runnable
     if is_graph(wanted.task):
         _refuse_graph(wanted, team)
-        experiment = restore_graph_experiment(directory, wanted)
+        graph = restore_graph_experiment if directory.begun else lambda _, config: build_graph_experiment(config)
+        experiment = graph(directory, wanted)
     else:
-        sequences = restore(directory, wanted, function, team)
+        sequences = restore(directory, wanted, function, team, begin=not directory.begun)
         if _leads(team):
             sequences.task.check()
         sequences.trainer.begin()

@@ -26,26 +26,42 @@ def save_checkpoint(folder: Path, state: dict[str, Tensor], step: int) -> None:
     manifest = {"format": FORMAT, "step": step, "sha256": hashlib.sha256(data).hexdigest()}
     write_atomically(folder / f"{stem}.json", json.dumps(manifest))
     # what is newer by name belongs to a future that this run fell back from
-    written = folder / f"{stem}.json"
-    newer = [path for path in _manifests(folder) if path > written]
-    for old in newer + _manifests(folder)[len(newer) + NUM_KEPT :]:
+    for path in _manifests(folder):
+        if path > folder / f"{stem}.json":
+            path.unlink()
+    remove_old(folder)
+
+
+def remove_old(folder: Path) -> None:
+    """Remove all but the last two checkpoints, and what is left of any whose making or removal was interrupted."""
+    for old in _manifests(folder)[NUM_KEPT:]:
         old.unlink()
-        old.with_suffix(".safetensors").unlink(missing_ok=True)
+    for tensors in folder.glob("step-*.safetensors"):
+        if not tensors.with_suffix(".json").exists():
+            tensors.unlink()
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """True when a checkpoint was ever completed there, damaged or not."""
+    return bool(_manifests(folder))
 
 
 def load_checkpoint(folder: Path) -> dict[str, Tensor]:
     """State of the newest whole checkpoint; a damaged newer one is passed over with a warning."""
-    manifests = _manifests(folder)
-    problems = []
-    for path in manifests:
-        try:
-            state = _load(path)
-        except DataError as error:
-            problems.append(str(error))
-            continue
-        if problems:
-            warnings.warn(f"{problems[0]}; going on from {path.stem}, the checkpoint before it", stacklevel=2)
-        return state
+    manifests: list[Path] | None = None
+    problems: list[str] = []
+    # again, as long as somebody who trains there replaces them before they are read
+    while manifests != (manifests := _manifests(folder)):
+        problems.clear()
+        for path in manifests:
+            try:
+                state = _load(path)
+            except DataError as error:
+                problems.append(str(error))
+                continue
+            if problems:
+                warnings.warn(f"{problems[0]}; going on from {path.stem}, the checkpoint before it", stacklevel=2)
+            return state
     if not manifests:
         raise DataError(f"{folder.parent} holds no checkpoint; train it first, or start again with --overwrite")
     raise DataError(f"{problems[0]}, and no other is left; start again with --overwrite")

@@ -568,7 +568,7 @@ def main() -> None:
         sys.stderr.close()  # the reader of our output has enough; Python would complain at exit
         sys.exit(0)
     except OSError as error:
-        _fail(f"{error.filename or 'a file'}: {error.strerror}; free the space or choose another place", 1)
+        _fail(f"{error.filename or 'a file'}: {error.strerror}; free the space or choose another place", 2)
     if code == _INTERRUPTED:  # typer turns Ctrl-C into this code without a word
         _fail("interrupted", _INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)

@@ -197,12 +197,22 @@ def build(
 
 
 def restore(
-    directory: RunDirectory, config: Config, function: Callable[..., Any] | None = None, team: Team | None = None
+    directory: RunDirectory,
+    config: Config,
+    function: Callable[..., Any] | None = None,
+    team: Team | None = None,
+    begin: bool = False,
 ) -> Experiment:
-    """The experiment of a run directory in the state of its newest checkpoint."""
+    """The experiment of a run directory in the state of its newest checkpoint.
+
+    Args:
+        begin: at its beginning instead.
+    """
     experiment = build(config, function=function, team=team)
     if team is None or team.leads:
         experiment.task.open(directory.path)
+    if begin:
+        return experiment
     state = directory.load_checkpoint()
     try:
         experiment.trainer.load_state_dict(state)

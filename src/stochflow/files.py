@@ -1,29 +1,37 @@
 """Files that are either whole or absent."""
 
 import contextlib
+import fcntl
 import os
+import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+_SUFFIX = ".part"
+_TEMPORARY = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.part", re.DOTALL)
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Replace a file in one step: temporary file beside it, fsync, rename, fsync of the folder.
 
-    A link keeps pointing at the file that is replaced; a pipe or device is written to as it is.
+    A link keeps pointing at the file that is replaced; a pipe or device is written to as it is. What writers of the
+    same file left behind when they were killed is removed.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     path = path.resolve()
     if path.exists() and not path.is_file() and not path.is_dir():
         path.write_bytes(data)
         return
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    remove_leftovers(path.parent, path.name)
+    descriptor, temporary = _temporary(path)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
+            os.chmod(temporary, 0o644)
+            os.replace(temporary, path)  # while the file is open: its lock says that somebody is at work on it
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -31,10 +39,57 @@ def write_atomically(path: Path, content: bytes | str) -> None:
     sync_folder(path.parent)
 
 
+def remove_leftovers(folder: Path, name: str | None = None) -> None:
+    """Remove temporary files whose writer is gone; those of a living process stay.
+
+    Args:
+        name: only those of this file.
+    """
+    with contextlib.suppress(OSError):  # nobody's work depends on it
+        for entry in list(os.scandir(folder)):
+            found = _TEMPORARY.fullmatch(entry.name)
+            if found and name in (None, found["name"]) and entry.is_file(follow_symlinks=False):
+                with _abandoned(entry.path) as abandoned:
+                    if abandoned:
+                        os.unlink(entry.path)
+
+
+def sync_file(path: Path) -> None:
+    """Make what was appended to a file survive a power loss."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames inside a folder survive a power loss."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _temporary(path: Path) -> tuple[int, str]:
+    """A new file beside the path, open and locked for as long as it is open."""
+    while True:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_SUFFIX)
+        with contextlib.suppress(OSError):  # a file system without locks: then nobody removes it either
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, temporary
+        os.close(descriptor)  # taken for abandoned between its birth and its lock
+
+
+@contextlib.contextmanager
+def _abandoned(path: str) -> Iterator[bool]:
+    """Whether no living process holds the lock of a file; nobody can take it meanwhile."""
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+        else:
+            yield True
     finally:
         os.close(descriptor)

@@ -1,29 +1,39 @@
 """The run directory: config, versions, metrics, checkpoints, samples, summary."""
 
+import contextlib
+import hashlib
 import json
 import os
 import platform
 import shutil
 import tempfile
+import warnings
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from filelock import BaseFileLock, FileLock, Timeout
 from torch import Tensor
 
-from stochflow.checkpoint import load_checkpoint, save_checkpoint
+from stochflow.checkpoint import has_checkpoint, load_checkpoint, remove_old, save_checkpoint
 from stochflow.config import Config, dump_yaml, read_yaml, resolve
 from stochflow.errors import ConfigError, DataError
 from stochflow.evaluation import Summary
-from stochflow.files import write_atomically
+from stochflow.files import remove_leftovers, sync_file, sync_folder, write_atomically
 
+FORMAT = "1"
 CONFIG = "config.yaml"
 TABLE = "table.csv"
 PROFILE = "profile.txt"
 PAID = "oracle.sqlite*"
+VERSIONS = "versions.json"
+LOCK = ".lock"
 SEQUENCE = "sequence"
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
+# a process that was killed a moment ago may still be on its way out
+_PATIENCE = 5.0
 
 
 class RunDirectory:
@@ -32,48 +42,90 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._metrics = path / "metrics.jsonl"
+        self._lock: BaseFileLock | None = None
 
     @classmethod
-    def create(cls, path: Path, config: Config, overwrite: bool, table: str | None = None) -> "RunDirectory":
+    def create(
+        cls, path: Path, config: Config, overwrite: bool, table: str | None = None, hold: bool = False
+    ) -> "RunDirectory":
         """A new run directory; an old run is replaced only if asked, and anything else is never touched.
 
         A `table` is kept in it as CSV, under the name that the config's `table.file` must have.
+
+        Args:
+            hold: as after `hold`, without a moment in which another process could take it.
         """
         check_free(path, overwrite)
+        created = cls(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # prepared beside its place and then renamed: a run that exists has a config
-            with tempfile.TemporaryDirectory(dir=path.parent, prefix=".stochflow-") as workshop:
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix=_workshop_prefix(path)) as workshop:
                 fresh, retired = Path(workshop) / "new", Path(workshop) / "old"
                 fresh.mkdir()
-                write_atomically(fresh / CONFIG, dump_yaml(config))
-                if table is not None:
-                    write_atomically(fresh / TABLE, table)
-                write_atomically(fresh / "versions.json", json.dumps(versions(), indent=2) + "\n")
-                # replacing a run must not make anybody pay again for what it knew
-                for paid in path.glob(PAID):
-                    shutil.copy2(paid, fresh)
-                try:
-                    if path.exists():
-                        path.rename(retired)
-                    fresh.rename(path)
-                except BaseException:
-                    # whatever stopped us, the old run goes back before the workshop is cleared away
-                    if retired.exists() and not path.exists():
-                        retired.rename(path)
-                    raise
-        except OSError as error:
-            raise unwritable(path, error) from None
-        return cls(path)
+                with contextlib.ExitStack() as locks:
+                    # held until it is in its place: that tells the workshop from one whose owner was killed
+                    created._lock = _locked(fresh)
+                    if (path / CONFIG).is_file():
+                        locks.callback(_locked(path).release)
+                    _furnish(fresh, path, config, table)
+                    try:
+                        if path.exists():
+                            path.rename(retired)
+                        fresh.rename(path)
+                    except BaseException:
+                        # whatever stopped us, the old run goes back before the workshop is cleared away
+                        if retired.exists() and not path.exists():
+                            retired.rename(path)
+                        raise
+                sync_folder(path.parent)
+        except BaseException as error:
+            created.release()
+            if isinstance(error, OSError):
+                raise unwritable(path, error) from None
+            raise
+        if not hold:
+            created.release()
+        return created
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
         """An existing run directory."""
         if not os.path.isdir(path):
+            recover(path)
+        if not os.path.isdir(path):
             raise DataError(f"{path} is not a run directory; give the --out of an earlier `stochflow train`")
         if not (path / CONFIG).is_file():
             raise DataError(f"{path} has no {CONFIG}, so it is not a complete run; train again with another --out")
+        found = _format_of(path)
+        if found not in (None, FORMAT):
+            raise DataError(
+                f"{path} has the run format {found}, but this version of stochflow reads {FORMAT}; "
+                f"use the version that its {VERSIONS} names, or train again with another --out"
+            )
         return cls(path)
+
+    def hold(self) -> None:
+        """Keep other processes from training here, and clear away what killed ones left; until `release` or the end.
+
+        Whoever only reads needs no permission.
+        """
+        self._lock = _locked(self.path)
+        for folder in (self.path, self.path / "checkpoint"):
+            remove_leftovers(folder)
+        with self._writing():
+            remove_old(self.path / "checkpoint")
+
+    def release(self) -> None:
+        """Let others train here."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    @property
+    def begun(self) -> bool:
+        """False for a run that was killed before its first checkpoint, so that nothing is lost by a fresh start."""
+        return has_checkpoint(self.path / "checkpoint") or bool(self._records())
 
     def config(self) -> Config:
         """The settings of the run; a table's copy under its path from here, wherever the run was moved to."""
@@ -81,10 +133,11 @@ class RunDirectory:
 
     def rewrite_config(self, config: Config) -> None:
         """Record a config that changed on resume."""
-        write_atomically(self.path / CONFIG, dump_yaml(_with_table_at(config, TABLE)))
+        with self._writing():
+            write_atomically(self.path / CONFIG, dump_yaml(_with_table_at(config, TABLE)))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
-        with self._metrics.open("a", encoding="utf-8") as file:
+        with self._writing(), self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
     def metrics(self) -> pd.DataFrame:
@@ -93,25 +146,38 @@ class RunDirectory:
 
     def rewind_metrics(self, step: int) -> None:
         """Drop records after a step: they will be made again."""
-        kept = [json.dumps(record) + "\n" for record in self._records() if record["step"] <= step]
-        write_atomically(self._metrics, "".join(kept))
+        kept = [record for record in self._records() if record["step"] <= step]
+        if len(kept) < step:
+            warnings.warn(
+                f"{self._metrics} is damaged: of its first {step} steps {len(kept)} can be read; the others stay away, "
+                "and what was learned is not affected",
+                stacklevel=2,
+            )
+        with self._writing():
+            write_atomically(self._metrics, "".join(json.dumps(record) + "\n" for record in kept))
 
     def save_checkpoint(self, state: dict[str, Tensor], step: int) -> None:
-        save_checkpoint(self.path / "checkpoint", state, step)
+        with self._writing():
+            if self._metrics.exists():
+                sync_file(self._metrics)  # what led to a checkpoint must not be lost before it
+            save_checkpoint(self.path / "checkpoint", state, step)
 
     def load_checkpoint(self) -> dict[str, Tensor]:
         return load_checkpoint(self.path / "checkpoint")
 
     def write_samples(self, frame: pd.DataFrame) -> None:
-        write_atomically(self.path / "samples.csv", format_samples(frame, "csv"))
-        if SEQUENCE in frame:
-            write_atomically(self.path / "samples.fasta", format_samples(frame, "fasta"))
+        with self._writing():
+            write_atomically(self.path / "samples.csv", format_samples(frame, "csv"))
+            if SEQUENCE in frame:
+                write_atomically(self.path / "samples.fasta", format_samples(frame, "fasta"))
 
     def write_summary(self, summary: Summary) -> None:
-        write_atomically(self.path / "summary.json", summary.model_dump_json(indent=2) + "\n")
+        with self._writing():
+            write_atomically(self.path / "summary.json", summary.model_dump_json(indent=2) + "\n")
 
     def write_profile(self, text: str) -> None:
-        write_atomically(self.path / PROFILE, text)
+        with self._writing():
+            write_atomically(self.path / PROFILE, text)
 
     def summary(self) -> Summary:
         try:
@@ -120,6 +186,16 @@ class RunDirectory:
             raise DataError(f"{self.path} has no summary yet; finish it with --resume") from None
         except ValueError:
             raise DataError(f"the summary.json in {self.path} is damaged; run `stochflow evaluate` on it") from None
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise DataError(
+                f"cannot write to {self.path} ({error.strerror}); free the space or allow writing there, then go on "
+                "with --resume"
+            ) from None
 
     def _records(self) -> list[dict[str, Any]]:
         if not self._metrics.exists():
@@ -146,8 +222,27 @@ def unwritable(path: Path, error: OSError | ValueError) -> ConfigError:
     return ConfigError(f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out")
 
 
+def recover(path: Path) -> None:
+    """Put back the run that an --overwrite had taken away when it was killed, and clear away what it left behind."""
+    # where it cannot be done the run is missing, or its name is refused, and that is said elsewhere
+    with contextlib.suppress(OSError, ValueError):
+        for workshop in path.parent.glob(f"{_workshop_prefix(path)}*"):
+            lock = FileLock(workshop / "new" / LOCK)
+            if (workshop / "new" / LOCK).exists():
+                try:
+                    lock.acquire(timeout=0)
+                except Timeout:
+                    continue  # somebody is at work there
+            if (workshop / "old").exists() and not os.path.lexists(path):
+                (workshop / "old").rename(path)
+                warnings.warn(f"{path} was being replaced when that was stopped; the old run is back", stacklevel=2)
+            lock.release()
+            shutil.rmtree(workshop)
+
+
 def check_free(path: Path, overwrite: bool) -> None:
     """Refuse a path that holds a run (unless it may be overwritten) or anything that is not a run."""
+    recover(path)
     try:
         path.lstat()  # a link that leads nowhere is something too
         if path.is_dir() and not any(path.iterdir()):
@@ -183,6 +278,45 @@ def format_samples(frame: pd.DataFrame, style: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide the numbers."""
-    found = {"python": platform.python_version(), "platform": platform.platform()}
+    """The format of run directories, and versions of Python and of the packages that decide the numbers."""
+    found = {"run-format": FORMAT, "python": platform.python_version(), "platform": platform.platform()}
     return found | {name: metadata.version(name) for name in _PACKAGES}
+
+
+def _format_of(path: Path) -> str | None:
+    """The mark in versions.json; None in older runs, which have none."""
+    try:
+        found = json.loads((path / VERSIONS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return str(found["run-format"]) if isinstance(found, dict) and "run-format" in found else None
+
+
+def _furnish(fresh: Path, path: Path, config: Config, table: str | None) -> None:
+    """What a run directory begins with; what the run that it replaces has paid for belongs to it."""
+    write_atomically(fresh / CONFIG, dump_yaml(config))
+    if table is not None:
+        write_atomically(fresh / TABLE, table)
+    write_atomically(fresh / VERSIONS, json.dumps(versions(), indent=2) + "\n")
+    for paid in path.glob(PAID):
+        shutil.copy2(paid, fresh)
+        sync_file(fresh / paid.name)
+
+
+def _locked(path: Path) -> BaseFileLock:
+    """The lock of a run directory, acquired; the system lets go of it when the process ends, however it ends."""
+    lock = FileLock(path / LOCK, thread_local=False)
+    try:
+        lock.acquire(timeout=_PATIENCE)
+    except Timeout:
+        raise ConfigError(
+            f"another process is at work in {path}; wait for it, end it, or choose another --out"
+        ) from None
+    except OSError as error:
+        raise unwritable(path, error) from None
+    return lock
+
+
+def _workshop_prefix(path: Path) -> str:
+    """How folders are called in which a run of this name is prepared; a name itself may be too long for more."""
+    return f".stochflow-{hashlib.sha256(path.name.encode('utf-8', 'replace')).hexdigest()[:8]}-"

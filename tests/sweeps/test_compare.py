@@ -84,12 +84,39 @@ def here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare, "_engine", lambda spec: Here())
 
 
-def start(out: Path, *options: str) -> subprocess.Popen[str]:
+# every process of a comparison imports this: its runs wait at a step for as long as a file names it
+HOLD = """
+import os, time
+from importlib.machinery import SourceFileLoader
+
+plain = SourceFileLoader.exec_module
+
+def exec_module(self, module):
+    plain(self, module)
+    if module.__name__ == "stochflow.sweeps.work":
+        listen = module.Meter.listen
+        def held(self, record, progress):
+            listen(self, record, progress)
+            while waits(record["step"]):
+                time.sleep(0.005)
+        module.Meter.listen = held
+
+def waits(step):
+    try:
+        with open(os.environ["HOLD"]) as file:
+            return step >= int(file.read())
+    except FileNotFoundError:
+        return False
+
+SourceFileLoader.exec_module = exec_module
+"""
+
+
+def start(out: Path, *options: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
     """`stochflow compare` in a process group of its own, so that a signal to the group reaches nobody else."""
     command = [sys.executable, "-m", "stochflow", "compare", *OPTIONS, "--out", str(out), *options]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=out.parent
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, **pipes, text=True, start_new_session=True, cwd=out.parent, env=env)
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
@@ -203,36 +230,41 @@ def test_a_run_of_a_comparison_is_the_run_that_train_makes(undisturbed: Path, tm
 def test_a_comparison_that_is_killed_and_stopped_ends_like_an_undisturbed_one(
     undisturbed: Path, tmp_path: Path, here: None
 ) -> None:
-    out = tmp_path / "my sweep"
-    process = start(out)
-    wait_for(lambda: steps_made(out) >= 5, process)
+    out, hold = tmp_path / "my sweep", tmp_path / "hold"
+    (tmp_path / "sitecustomize.py").write_text(HOLD, encoding="utf-8")
+    source = str(Path(stochflow.__file__).parents[1])
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{source}", "HOLD": str(hold)}
+    hold.write_text("7", encoding="utf-8")
+    process = start(out, env=env)
+    wait_for(lambda: steps_made(out) == 14, process)  # two runs at step 7 each, with a checkpoint of step 5
+    workers = [usage["pid"] for run in out.glob("runs/*") if (usage := worker_of(run))]
+    assert len(workers) == 2
     process.kill()
     process.communicate()
-    workers = [usage["pid"] for run in out.glob("runs/*") if (usage := worker_of(run))]
-    assert workers
     # workers follow their parent: nobody writes behind the back of the next one
     wait_for(lambda: not any(map(alive, workers)))
-    made = steps_made(out)
-    assert len(table_of(out)) < 4  # half done and readable
+    assert len(table_of(out)) == 0  # not one has finished, and the table can be read
 
-    process = start(out)
-    wait_for(lambda: steps_made(out) >= made + 1, process)
+    hold.write_text("9", encoding="utf-8")
+    process = start(out, env=env)
+    wait_for(lambda: steps_made(out) == 18, process)  # the same two, from step 5 to step 9
     os.killpg(process.pid, signal.SIGINT)  # to parent and workers, as Ctrl-C in a terminal
+    wait_for((out / ".stop").exists, process)
+    hold.unlink()
     _, err = process.communicate(timeout=100)
     assert process.returncode == 130, err
     (line,) = err.splitlines()
-    assert re.fullmatch(r"Stopped with \d of 4 runs to go; go on with `stochflow compare --out '.*/my sweep'`\.", line)
-    # a run that was killed before and not taken up again has no summary yet
-    summed = [path.parent for path in out.glob("runs/*/summary.json")]
-    stopped = [run for run in map(stochflow.load, summed) if run.summary.status == "interrupted"]
+    assert re.fullmatch(r"Stopped with 4 of 4 runs to go; go on with `stochflow compare --out '.*/my sweep'`\.", line)
+    stopped = [stochflow.load(path.parent) for path in out.glob("runs/*/summary.json")]
+    assert [(run.summary.status, run.summary.steps) for run in stopped] == [("interrupted", 9)] * 2
     for run in stopped:  # nothing was lost
-        assert run.metrics["step"].tolist() == list(range(1, run.summary.steps + 1))
+        assert run.metrics["step"].tolist() == list(range(1, 10))
 
     found = stochflow.compare(out=out)
     assert (found.missing, found.interrupted) == ([], False)
     assert_same_results(out, undisturbed)
     sessions = [usage["sessions"] for run in out.glob("runs/*") if (usage := worker_of(run))]
-    assert max(sessions) >= 2  # perhaps none was caught by both
+    assert sorted(sessions) == [1, 1, 3, 3]
 
 
 def test_a_comparison_that_is_killed_at_any_moment_ends_like_an_undisturbed_one(

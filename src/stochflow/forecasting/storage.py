@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from stochflow.errors import ConfigError, DataError
-from stochflow.files import write_atomically
+from stochflow.files import remove_leftovers, sync_folder, write_atomically
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.frame import Encoder, Panel, check_horizon
 from stochflow.forecasting.series import Series
@@ -58,8 +60,13 @@ def write_forecaster(
             "network": network | {"fitted": trained.network is not None},
         }
         sealed = json.dumps(manifest | {"seal": _seal(manifest)}, indent=1)
-        write_atomically(folder / TENSORS, data)
+        # beside those of an earlier forecaster, which stays whole until the JSON names the new ones
+        fresh = _fresh_tensors(folder, manifest)
+        write_atomically(fresh, data)
         write_atomically(folder / MANIFEST, sealed)
+        os.replace(fresh, folder / TENSORS)
+        sync_folder(folder)
+        _clear(folder)
     except OSError as error:
         reason = error.strerror
         raise DataError(f"the forecaster cannot be written to {folder} ({reason}); choose another place") from None
@@ -70,14 +77,18 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Encod
     """What `write_forecaster` wrote; a DataError if it is incomplete or damaged."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        data = (folder / TENSORS).read_bytes()
+        fresh = _fresh_tensors(folder, manifest)
+        data = (fresh if fresh.exists() else folder / TENSORS).read_bytes()
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{folder} holds no forecaster ({error}); save one there first") from None
     damaged = f"the forecaster in {folder} is damaged; fit it again and save it anew"
+    if isinstance(manifest, dict) and manifest.get("format") not in (None, FORMAT):
+        raise DataError(
+            f"the forecaster in {folder} has format {manifest['format']}, this version reads {FORMAT}; "
+            "use the version that saved it, or fit it again and save it anew"
+        )
     if not isinstance(manifest, dict) or hashlib.sha256(data).hexdigest() != manifest.get("sha256"):
         raise DataError(damaged)
-    if manifest.get("format") != FORMAT:
-        raise DataError(f"the forecaster in {folder} has format {manifest.get('format')}, this version reads {FORMAT}")
     if manifest.pop("seal", None) != _seal(manifest):
         raise DataError(damaged)
     try:
@@ -96,6 +107,19 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Encod
         return settings, config, encoder, Panel(panel, times, manifest["problems"]), trained
     except (ConfigError, KeyError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError):
         raise DataError(damaged) from None
+
+
+def _fresh_tensors(folder: Path, manifest: Any) -> Path:
+    """Where tensors lie as long as they have not taken the place of earlier ones."""
+    digest = str(manifest.get("sha256")) if isinstance(manifest, dict) else ""
+    return folder / f"forecaster-{re.sub('[^0-9a-f]', '', digest)[:16]}.safetensors"
+
+
+def _clear(folder: Path) -> None:
+    """Remove what saving left behind when it was stopped."""
+    remove_leftovers(folder)
+    for abandoned in folder.glob("forecaster-*.safetensors"):
+        abandoned.unlink()
 
 
 def _seal(manifest: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -9,6 +10,7 @@ from typing import TypeVar
 from stochflow.errors import DataError
 
 _APPLICATION_ID = 0x53464F43  # tells our files from other databases
+_FORMAT = 1
 _PATIENCE = 60.0
 _CHUNK = 500
 _SCHEMA = """
@@ -17,6 +19,7 @@ CREATE TABLE IF NOT EXISTS scores (
     design TEXT NOT NULL,
     score REAL NOT NULL,
     payer TEXT NOT NULL,
+    seal INTEGER,
     PRIMARY KEY (oracle, design)
 ) WITHOUT ROWID
 """
@@ -36,6 +39,7 @@ class ScoreCache:
         self.path, self._oracle, self._payer = path, oracle, payer
         self._connection: sqlite3.Connection | None = None
         self._lock = threading.Lock()
+        self._sealed = True
 
     def get(self, designs: Iterable[str]) -> dict[str, float]:
         """Scores of the designs that somebody has paid for."""
@@ -51,7 +55,10 @@ class ScoreCache:
 
         def insert(connection: sqlite3.Connection) -> None:
             with connection:
-                connection.executemany("INSERT OR IGNORE INTO scores VALUES (?, ?, ?, ?)", rows)
+                names, values = "oracle, design, score, payer", "?1, ?2, ?3, ?4"
+                if self._sealed:
+                    names, values = f"{names}, seal", f"{values}, seal_of(?1, ?2, ?3, ?4)"
+                connection.executemany(f"INSERT OR IGNORE INTO scores ({names}) VALUES ({values})", rows)
 
         self._run(insert)
 
@@ -85,7 +92,8 @@ class ScoreCache:
                 return action(self._connection)
         except (sqlite3.Error, OSError) as error:
             raise DataError(
-                f"the oracle cache {self.path} cannot be used ({error}); give another file with --oracle-cache"
+                f"the oracle cache {self.path} cannot be used ({error}); free the space, allow writing there or "
+                "restore it, or give another file with --oracle-cache"
             ) from None
 
     def _open(self) -> sqlite3.Connection:
@@ -102,8 +110,28 @@ class ScoreCache:
                     connection.execute("BEGIN IMMEDIATE")
                     connection.execute(_SCHEMA)
                     connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                    connection.execute(f"PRAGMA user_version = {_FORMAT}")
             connection.execute("PRAGMA synchronous = FULL")
+            self._check(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Refuse another format, and rows that are not what was once put there."""
+        (found,) = connection.execute("PRAGMA user_version").fetchone()
+        if found not in (0, _FORMAT):
+            raise sqlite3.DatabaseError(f"it has format {found}, and this version of stochflow reads {_FORMAT}")
+        self._sealed = found == _FORMAT  # the first files had neither a mark nor seals
+        if self._sealed:
+            connection.create_function("seal_of", 4, seal_of, deterministic=True)
+            query = "SELECT design FROM scores WHERE seal IS NOT seal_of(oracle, design, score, payer) LIMIT 1"
+            damaged = connection.execute(query).fetchone()
+            if damaged is not None:
+                raise sqlite3.DatabaseError(f"it is damaged: the row of {damaged[0]!r} does not fit its checksum")
+
+
+def seal_of(oracle: str, design: str, score: float, payer: str) -> int:
+    """Checksum of a row."""
+    return zlib.crc32(f"{oracle}\n{design}\n{float(score).hex()}\n{payer}".encode())

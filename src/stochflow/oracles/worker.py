@@ -68,8 +68,10 @@ def described(error: BaseException) -> str:
 
 def serve() -> None:
     """Answer until the other side is gone: then end at once, even in the middle of a call."""
-    # Ctrl-C is for the training process, which ends its workers itself
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C and a terminal that closes are for the training process, which ends its workers itself
+    for name in ("SIGINT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     requests = os.fdopen(os.dup(0), encoding="utf-8")
     # what the function prints goes to standard error, and it has nothing to read
@@ -86,8 +88,11 @@ def serve() -> None:
     threading.Thread(target=listen, daemon=True).start()
 
     def reply(message: dict[str, Any]) -> None:
-        replies.write(json.dumps(message) + "\n")
-        replies.flush()
+        try:
+            replies.write(json.dumps(message) + "\n")
+            replies.flush()
+        except BrokenPipeError:  # nobody waits for it any more
+            os._exit(0)
 
     first = json.loads(lines.get())
     sys.path[:] = first["path"]

@@ -12,6 +12,7 @@ from filelock import Timeout
 from stochflow import api
 from stochflow.config import merge, parse_assignment, read_yaml
 from stochflow.errors import ConfigError
+from stochflow.files import remove_leftovers
 from stochflow.parallel import launched
 from stochflow.runs import unwritable
 from stochflow.stacking.run import why_not_stacked
@@ -119,6 +120,7 @@ def compare(
     except OSError as error:
         raise unwritable(path, error) from None
     with alone:
+        remove_leftovers(path)
         store(path, spec)
         sweep = _Sweep(path.resolve(), spec, runs)
         interrupted = sweep.work_off(chosen, listen)
@@ -162,7 +164,10 @@ class _Sweep:
     def work_off(self, engine: LocalEngine | RayEngine, listen: Listener | None) -> bool:
         """Run what is missing; whether somebody asked to stop before the end."""
         stop_file = self._path / STOP
-        stop_file.unlink(missing_ok=True)
+        try:
+            stop_file.unlink(missing_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot remove {stop_file} ({error.strerror}); remove it by hand and go on") from None
         if not self._waiting:
             return False
         watch = Watch(self._path, self._spec.trajectories, len(self._runs))

@@ -98,7 +98,7 @@ class LocalEngine:
         process = context.Process(target=_serve, args=(there,), daemon=True)
         resource_tracker.ensure_running()  # its start would open the mask again
         # inherited: a Ctrl-C that comes before the worker can ignore it; ours waits and is heard afterwards
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGHUP])
         try:
             process.start()
         finally:
@@ -111,7 +111,8 @@ class LocalEngine:
 def _serve(connection: Connection) -> None:
     """The life of a worker: take a job, do it, answer, until nobody asks any more.
 
-    Ctrl-C reaches the whole group, but a worker is born deaf to it: the parent decides what it means.
+    Ctrl-C and a terminal that closes reach the whole group, but a worker is born deaf to them: the parent decides what
+    they mean.
     """
     threading.Thread(target=_follow_parent, daemon=True).start()
     torch.set_num_threads(1)

@@ -16,7 +16,7 @@ from stochflow import api
 from stochflow.errors import DataError, StochflowError
 from stochflow.evaluation import Summary
 from stochflow.files import write_atomically
-from stochflow.runs import CONFIG, RunDirectory
+from stochflow.runs import CONFIG, RunDirectory, recover
 from stochflow.sweeps.plan import RUNS
 
 STOP = ".stop"
@@ -198,6 +198,7 @@ def _train(job: Job) -> str:
         return "finished"
     if stop.exists():
         return "interrupted"
+    recover(path)
     started = any((path / "checkpoint").glob("step-*.json"))
     meter = Meter(path)
     run = api.train(

@@ -1,0 +1,70 @@
+"""Ended at every single operation on files, by a kill or by a power loss that takes along what was not synced."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import Machine, assert_same_run, snapshot
+from tests.faults.test_kills import ORACLE, TINY
+
+# two steps with a checkpoint after each, and a summary
+SHORT = ["train", "bits:8,4", "--method", "sgfn-db", "--steps", 2, *TINY, "--set", "checkpoint_every=0.5"]
+PAID = ["train", *ORACLE, "--method", "sgfn-db", "--steps", 2, *TINY]
+EVERY = 3
+
+
+def operations(machine: Machine, *command: object, folder: Path) -> int:
+    """How many operations on files below a folder a command needs."""
+    life = machine(*command, folder=folder)
+    assert life.code == 0, life.text
+    assert life.count is not None
+    return life.count
+
+
+@pytest.mark.parametrize("first", range(1, EVERY + 1))  # every third operation each, so that tests can be shared out
+def test_a_run_can_be_cut_off_at_every_operation(first: int, machine: Machine) -> None:
+    place = machine.folder / "place"
+    place.mkdir()
+    num = operations(machine, *SHORT, "--out", place / "undisturbed", folder=place)
+    assert num > 40  # config, versions, three checkpoints of two files, samples, summary, each with its own syncs
+    for number in range(first, num + 1, EVERY):
+        out = place / f"run-{number}"
+        life = machine(*SHORT, "--out", out, folder=place, cut_at=number, power=number, kind="power loss")
+        assert life.killed, life
+        again = ["train", "--resume", "--out", out] if out.exists() else [*SHORT, "--out", out]
+        life = machine(*again)
+        assert life.code == 0, life.text
+        assert_same_run(out, place / "undisturbed")
+        assert not [path for path in place.rglob("*") if path.name.endswith(".part")]
+    leftover = [path for path in place.iterdir() if path.name.startswith(".")]
+    assert not leftover
+
+
+def test_a_replacement_that_is_cut_off_loses_neither_the_old_run_nor_the_new_one(machine: Machine) -> None:
+    place, old = machine.folder / "place", machine.folder / "old"
+    out, calls = place / "run", machine.folder / "calls.txt"
+    assert machine(*PAID, "--out", old).code == 0
+    before, paid = snapshot(old), calls.read_text()
+    kept = []
+    for number in range(1, 100):
+        machine.shell("rm", "-rf", place)
+        machine.shell("mkdir", place)
+        machine.shell("cp", "-a", old, out)
+        calls.write_text(paid)
+        command = [*PAID, "--seed", 1, "--overwrite", "--out", out]
+        assert machine(*command, folder=place, cut_at=number, kind="overwrite").killed
+        begun = "seed: 1" in str(snapshot(place)["run/config.yaml"]) if out.exists() else False
+        if begun and (out / "checkpoint").exists():
+            break  # the new run is at work
+        life = machine("train", "--resume", "--out", out)
+        assert life.code == 0, life.text
+        assert [path.name for path in place.iterdir()] == ["run"]
+        kept.append(not begun)
+        if begun:
+            assert not set(paid.splitlines()) & set(calls.read_text()[len(paid) :].splitlines())
+        else:
+            found = snapshot(out)
+            assert {name: found[name] for name in before} == before
+    assert kept == sorted(kept, reverse=True)  # first the old run, from some moment on the new one, and never none
+    assert kept.count(True) > 10
+    assert kept.count(False) > 2

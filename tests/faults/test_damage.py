@@ -1,0 +1,114 @@
+"""Files that were cut short or have a bit turned: noticed, or without consequence; never a crash or another result."""
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import Machine, assert_same_run, contents
+from tests.faults.test_kills import TABLE, TINY, TRAINING
+
+NUM = 6
+
+
+def truncate(path: Path, rng: random.Random) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: rng.randrange(1, len(data))])
+
+
+def flip(path: Path, rng: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(bytes(data))
+
+
+DAMAGES = {"truncated": truncate, "flipped": flip}
+
+
+def prepared(machine: Machine, name: str) -> tuple[Path, Path]:
+    """An undisturbed run, and one that was stopped in the middle."""
+    (machine.folder / "table.csv").write_text(TABLE)
+    command = [*TRAINING[name], *TINY]
+    assert machine(*command, "--out", "undisturbed").code == 0
+    half = machine.folder / "half"
+    life = machine(*command, "--out", half, folder=half, cut_at=60, kind="damage")
+    assert life.killed, life
+    return machine.folder / "undisturbed", half
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_a_damaged_checkpoint_falls_back_and_ends_the_same(how: str, machine: Machine) -> None:
+    undisturbed, half = prepared(machine, "replay")
+    rng = random.Random(how)
+    for attempt in range(NUM):
+        run = Path(shutil.copytree(half, machine.folder / f"run-{attempt}"))
+        suffix = rng.choice(["safetensors", "json"])
+        newest, *_ = sorted((run / "checkpoint").glob(f"*.{suffix}"), reverse=True)
+        DAMAGES[how](newest, rng)
+        life = machine("train", "--resume", "--out", run)
+        assert life.code == 0, life.text
+        # a manifest may still be whole: white space, or the number of the step, which its name says again
+        assert "going on from" in life.text.replace("\n", " ") or suffix == "json"
+        assert_same_run(run, undisturbed)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("name", ["table.csv", "oracle.sqlite"])
+def test_a_damaged_table_or_cache_is_refused_and_a_restored_one_goes_on(name: str, how: str, machine: Machine) -> None:
+    undisturbed, half = prepared(machine, "table" if name == "table.csv" else "oracle")
+    if name == "oracle.sqlite":  # what is in its journal goes into the file itself, where we can reach it
+        import sqlite3
+
+        with sqlite3.connect(half / name) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.close()
+    rng, refused = random.Random(f"{name} {how}"), 0
+    for attempt in range(NUM):
+        run = Path(shutil.copytree(half, machine.folder / f"run-{attempt}"))
+        whole = (run / name).read_bytes()
+        DAMAGES[how](run / name, rng)
+        life = machine("train", "--resume", "--out", run)
+        if life.code != 0:
+            assert name in life.refused() or "table" in life.refused()
+            refused += 1
+            (run / name).write_bytes(whole)
+            life = machine("train", "--resume", "--out", run)
+        assert life.code == 0, life.text
+        # what is not refused hit a part that nobody reads
+        assert_same_run(run, undisturbed)
+    assert refused >= (NUM // 2 if name == "table.csv" else 1)
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+def test_damaged_records_are_said_and_what_was_learned_is_not_affected(how: str, machine: Machine) -> None:
+    undisturbed, half = prepared(machine, "replay")
+    rng = random.Random(how)
+    expected = contents(undisturbed)
+    for attempt in range(NUM):
+        run = Path(shutil.copytree(half, machine.folder / f"run-{attempt}"))
+        DAMAGES[how](run / "metrics.jsonl", rng)
+        life = machine("train", "--resume", "--out", run)
+        assert life.code == 0, life.text
+        found = contents(run)
+        assert (found["samples"], found["summary"]) == (expected["samples"], expected["summary"])
+        num_lost = len(expected["metrics"]) - len(found["metrics"])
+        assert bool(num_lost) == ("metrics.jsonl is damaged" in life.text.replace("\n", " "))
+
+
+@pytest.mark.parametrize("how", DAMAGES)
+@pytest.mark.parametrize("name", ["config.yaml", "summary.json", "versions.json", "metrics.jsonl", "samples.csv"])
+def test_whoever_looks_at_a_damaged_run_gets_an_answer_or_a_sentence(name: str, how: str, machine: Machine) -> None:
+    assert machine(*TRAINING["chain"], *TINY, "--out", "undisturbed").code == 0
+    rng, undisturbed = random.Random(f"{name} {how}"), machine.folder / "undisturbed"
+    for attempt in range(2):
+        run = Path(shutil.copytree(undisturbed, machine.folder / f"run-{attempt}"))
+        DAMAGES[how](run / name, rng)
+        for command in (
+            ["sample", run, "-n", 2],
+            ["evaluate", run],
+            ["report", run],
+            ["train", "--resume", "--out", run],
+        ):
+            life = machine(*command)
+            assert life.code == 0 or life.refused()
