@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from stochflow.api import Run, evaluate, exact, load, report, sample, train
+from stochflow.api import Run, doctor, evaluate, exact, load, report, sample, train
 from stochflow.errors import ConfigError, DataError, NumericsError, OracleError, StochflowError
 from stochflow.evaluation import Summary
 from stochflow.sweeps.compare import Comparison, compare
@@ -19,6 +19,7 @@ __all__ = [
     "Summary",
     "__version__",
     "compare",
+    "doctor",
     "evaluate",
     "exact",
     "load",

@@ -1,0 +1,165 @@
+"""The course of a run, from its records, in a size that does not grow with the number of steps."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from stochflow.config import BudgetConfig, Config
+
+NUM_STRETCHES = 100
+_COUNTABLE = 1e300
+Record = Mapping[str, Any]
+
+
+@dataclass
+class Stretch:
+    """What the steps of one hundredth of the budget had in common.
+
+    Attributes:
+        num, num_losses: steps, and those with a loss.
+        score, square: sums of the mean score of each batch, and of its square.
+        loss, largest: sum of the losses, and the largest in size.
+        num_zero: steps whose whole batch scored zero.
+    """
+
+    num: int = 0
+    score: float = 0.0
+    square: float = 0.0
+    num_zero: int = 0
+    num_losses: int = 0
+    loss: float = 0.0
+    largest: float = 0.0
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was known of the policy after a share of the budget; None where it cannot be computed."""
+
+    share: float
+    regret: float | None
+    entropy_gap: float | None
+    spread: float | None
+
+
+class Course:
+    """Everything that the alarms look at.
+
+    Attributes:
+        share: of the budget that is spent.
+        start_regret: regret of the untrained policy, if known.
+        stretches: hundredths of the budget, as far as there were steps in them.
+        judged: in order.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.share = 0.0
+        self.start_regret: float | None = None
+        self.stretches: dict[int, Stretch] = {}
+        self.judged: list[Judgement] = []
+
+    def add(self, record: Record, share: float) -> bool:
+        """Take a step's record in; True when it is worth looking for alarms again."""
+        number = min(int(share * NUM_STRETCHES), NUM_STRETCHES - 1)
+        looked_at = number in self.stretches
+        stretch = self.stretches.setdefault(number, Stretch())
+        self.share = share
+        self._count(stretch, record)
+        start = _number(record, "start_regret")
+        if start is not None:
+            self.start_regret = start
+        regret, spread = _number(record, "regret"), _number(record, "intended_spread")
+        if regret is None and spread is None:
+            return not looked_at
+        self.judged.append(Judgement(share, regret, _number(record, "entropy_gap"), spread))
+        return True
+
+    def _count(self, stretch: Stretch, record: Record) -> None:
+        stretch.num += 1
+        score = _number(record, "batch_score") or 0.0
+        stretch.score += score
+        stretch.square += score * score
+        stretch.num_zero += score == 0.0
+        loss = _number(record, "loss")
+        if loss is not None:
+            stretch.num_losses += 1
+            stretch.loss += loss
+            stretch.largest = max(stretch.largest, abs(loss))
+
+    @property
+    def largest_loss(self) -> float:
+        """The largest of any step, in size."""
+        return max((stretch.largest for stretch in self.stretches.values()), default=0.0)
+
+    @property
+    def num_losses(self) -> int:
+        return sum(stretch.num_losses for stretch in self.stretches.values())
+
+    @property
+    def num_steps(self) -> int:
+        return sum(stretch.num for stretch in self.stretches.values())
+
+    def mean_loss(self, low: float, high: float) -> float | None:
+        """Mean loss of the steps between two shares of the budget; None without any."""
+        found = self._between(low, high)
+        num = sum(stretch.num_losses for stretch in found)
+        return sum(stretch.loss for stretch in found) / num if num else None
+
+    def mean_score(self, low: float, high: float) -> tuple[float, float] | None:
+        """Mean score of the batches between two shares, and its standard error; None for fewer than two."""
+        found = self._between(low, high)
+        num = sum(stretch.num for stretch in found)
+        if num < 2:
+            return None
+        mean = sum(stretch.score for stretch in found) / num
+        variance = max(sum(stretch.square for stretch in found) / num - mean * mean, 0.0)
+        return mean, math.sqrt(variance / (num - 1))
+
+    def _between(self, low: float, high: float) -> list[Stretch]:
+        return [
+            stretch
+            for number, stretch in self.stretches.items()
+            if low * NUM_STRETCHES <= number < high * NUM_STRETCHES
+        ]
+
+
+def records_of(frame: pd.DataFrame) -> Iterator[Record]:
+    """The rows of a table of metrics."""
+    names = [str(name) for name in frame.columns]
+    return (dict(zip(names, row, strict=True)) for row in frame.itertuples(index=False, name=None))
+
+
+def course_of(config: Config, records: Iterable[Record]) -> Course:
+    """The course that records of a run describe."""
+    course = Course(config)
+    for record in records:
+        course.add(record, share_spent(config.budget, record))
+    return course
+
+
+def share_spent(budget: BudgetConfig, record: Record) -> float:
+    """Share of the budget that was spent after a step, in [0, 1]."""
+    if budget.trajectories is not None:
+        spent, limit = _number(record, "trajectories"), float(budget.trajectories)
+    elif budget.steps is not None:
+        spent, limit = _number(record, "step"), float(budget.steps)
+    elif budget.oracle_calls is not None:
+        spent, limit = _number(record, "oracle_calls"), float(min(budget.oracle_calls, _COUNTABLE))
+    else:
+        spent, limit = _number(record, "seconds"), 60.0 * (budget.minutes or math.inf)
+    return min(max((spent or 0.0) / limit, 0.0), 1.0)
+
+
+def _number(record: Record, name: str) -> float | None:
+    """A finite number of a record, or None: files may hold anything."""
+    value = record.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
