@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from stochflow.reports.data import RunRecord, read_source
-from stochflow.watching.causes import NEVER_TRAINED
+from stochflow.watching.alarms import UNTRAINED
 from stochflow.watching.course import records_of
 from stochflow.watching.examination import examine
 from stochflow.watching.findings import Finding
@@ -71,7 +71,7 @@ def _verdict(run: RunRecord, findings: list[Finding]) -> str:
     num_bad = sum(finding.severity == "bad" for finding in findings)
     if num_bad:
         return "1 thing is wrong." if num_bad == 1 else f"{num_bad} things are wrong."
-    if run.config.objective.kind in NEVER_TRAINED:
+    if run.config.objective.kind in UNTRAINED:
         return f"Nothing is wrong, but {run.config.method} trains no policy: it is there to be compared with."
     regret, start = run.latest("regret"), _start(run)
     if regret is None:

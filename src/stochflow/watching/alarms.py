@@ -3,33 +3,32 @@
 Each is a function of the course of a run alone, so what is said while a run goes on can be said again from its files.
 """
 
+import math
 from collections.abc import Callable
 
 from stochflow.config import Config
-from stochflow.watching.course import Course, Judgement
+from stochflow.watching.course import NUM_FIRST, Course, Judgement
 from stochflow.watching.findings import Finding
 
-# the policy of a chain is a list of designs, and random intentions are not trained
-_NOT_TRAINED = ("random", "mcmc")
-LISTS = ("mcmc", "mars")
+# the policy of a chain is a list of designs, and random intentions are not trained: neither is to be blamed
+UNTRAINED = ("random", "mcmc", "mars")
 
 SMALL_REGRET = 0.02  # nats; below it there is nothing to complain about
 WORSE_FACTOR, WORSE_NATS = 3.0, 0.1
 HUGE_LOSS = 1e7
-GROWN_LOSS = 100.0
+GROWN_LOSS = 1e4
 FEW_STEPS = 6  # a plan of the first batches is too sure of itself, in good runs too
 SETTLED = 0.25  # share of the budget after which a policy may be called bad
 LATE, STRETCH = 0.4, 0.2  # when it must have left its start, and for how long it must have stood there
-MOVED = 0.05  # of the regret at the start, which must be gone by then
-FIRST = 0.05  # share of the budget that scores are compared with
+MOVED = 0.05  # of the regret at the start, or of the spread of intentions, that must be gone by then
+FIRST = 0.05  # share of the budget that a loss is compared with
+MOSTLY_ZERO = 0.5  # share of the steps
 FEW_NATS = 1.5  # of entropy below the attainable optimum: under a quarter of its designs
 SMALL_SPREAD = 0.05  # of the letters
 
 
 def alarms(course: Course) -> list[Finding]:
-    """What is wrong so far; nothing for methods that do not train."""
-    if course.config.objective.kind in _NOT_TRAINED:
-        return []
+    """What is wrong so far."""
     found = [rule(course) for rule in RULES]
     return [finding for finding in found if finding is not None]
 
@@ -85,17 +84,39 @@ def stalled(course: Course) -> Finding | None:
     )
 
 
-RULES: tuple[Callable[[Course], Finding | None], ...] = (diverged, collapsed, stalled)
+def zero_scores(course: Course) -> Finding | None:
+    """Most batches had nothing to learn from."""
+    if course.share < SETTLED or course.num_steps < FEW_STEPS or course.zero_share < MOSTLY_ZERO:
+        return None
+    return Finding(
+        "zero-scores",
+        "bad",
+        f"in {course.zero_share:.0%} of {course.num_steps} steps every design scored zero",
+        *of_zeros(course.config),
+    )
+
+
+def of_zeros(config: Config) -> tuple[str, str]:
+    """What scores of zero mean, and what to do about them."""
+    return (
+        f"the reward is its floor ({config.reward.floor:g}) nearly everywhere, and shows no way to more",
+        "check the score function, or narrow the search to designs that score (--fixed, --forbid, --gc)",
+    )
+
+
+RULES: tuple[Callable[[Course], Finding | None], ...] = (diverged, collapsed, stalled, zero_scores)
 
 
 def _settled(course: Course) -> bool:
-    """True once enough has happened to call a policy bad, which must be more than a list of designs."""
+    """True once enough has happened to call a policy bad, which must be one that is trained."""
     enough = course.share >= SETTLED and course.num_steps >= FEW_STEPS
-    return enough and course.config.objective.kind not in LISTS
+    return enough and course.config.objective.kind not in UNTRAINED
 
 
 def _loss_blown_up(course: Course) -> str | None:
-    largest = course.largest_loss
+    # where the regret is known it tells whether a policy has come back from an excursion
+    since = 0.0 if course.start_regret is None else course.share - SETTLED
+    largest = course.largest_loss(since)
     if largest > HUGE_LOSS:
         return f"a loss of {largest:.3g} was met"
     early, late = course.mean_loss(0.0, FIRST), course.mean_loss(course.share - FIRST, 1.0)
@@ -146,11 +167,23 @@ def _regret_stands(course: Course) -> str | None:
 
 
 def _score_stands(course: Course) -> str | None:
-    """Batches score no better than the first ones did, by three standard errors."""
-    early, late = course.mean_score(0.0, FIRST), course.mean_score(course.share - STRETCH, 1.0)
-    if early is None or late is None or late[0] > early[0] + 3.0 * (early[1] + late[1]):
+    """Intentions vary as chance does, and batches score no better than the first ones, though the target would.
+
+    Under R = s^β scores rise by about β·Var(s)/E[s] over those of chance, and Var(s) is that of a batch's mean times
+    its size. A target that hardly differs from chance is no reason for an alarm.
+    """
+    spreads = [judged.spread for judged in course.judged if judged.spread is not None]
+    mean, variance, num = course.scores(course.share / 2, 1.0)
+    if num < NUM_FIRST or len(spreads) < 2 or mean <= 0.0 or min(spreads) < (1.0 - MOVED) * max(spreads):
         return None
-    return f"batches score {late[0]:.4g} after {course.share:.0%} of the budget, and scored {early[0]:.4g} at its start"
+    first = sum(course.first_scores) / NUM_FIRST
+    noise = math.sqrt(variance * (1.0 / NUM_FIRST + 1.0 / num))
+    expected = course.config.reward.beta * variance * course.config.optimiser.batch_size / mean
+    if mean - first > 3.0 * noise or expected < 6.0 * noise:
+        return None
+    return (
+        f"batches score {mean:.4g} in the last half of {course.num_steps} steps, and the first ones scored {first:.4g}"
+    )
 
 
 def _lower(rate: float) -> str:

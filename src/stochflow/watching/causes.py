@@ -5,17 +5,16 @@ from dataclasses import dataclass
 
 from stochflow.config import Config
 from stochflow.evaluation import Summary
-from stochflow.watching.alarms import LISTS, SMALL_REGRET, without_entropy_terms
+from stochflow.watching.alarms import SMALL_REGRET, UNTRAINED, of_zeros, without_entropy_terms
 from stochflow.watching.course import Course
 from stochflow.watching.findings import Finding
 
 INFEASIBLE_TV, INFEASIBLE_KL = 0.2, 0.1
 DYNAMICS_NATS = 0.1
 LOG_Z_NATS = 1.0
-MOSTLY = 0.9  # share of zero scores that is called mostly
+MOSTLY_ZERO_DESIGNS = 0.9
 STILL_FALLING = 0.1  # of the regret, lost in the last fifth of the budget
 FAR = 0.25  # of the regret at the start
-NEVER_TRAINED = (*LISTS, "random")
 _LAST = 0.2
 _BALANCES = ("detailed-balance", "trajectory-balance", "subtrajectory-balance", "expected-balance")
 
@@ -133,20 +132,10 @@ def _dynamics(case: Case) -> Finding | None:
 
 
 def _zeros(case: Case) -> Finding | None:
-    steps, zero = case.course.num_steps, sum(stretch.num_zero for stretch in case.course.stretches.values())
-    if case.zero_share is not None and case.zero_share >= MOSTLY:
-        seen = f"{case.zero_share:.0%} of the drawn designs score zero"
-    elif steps and zero / steps >= 1.0 - MOSTLY:
-        seen = f"in {zero} of {steps} steps every design scored zero"
-    else:
+    if case.zero_share is None or case.zero_share < MOSTLY_ZERO_DESIGNS:
         return None
-    return Finding(
-        "zero-scores",
-        "bad",
-        seen,
-        f"the reward is its floor ({case.config.reward.floor:g}) nearly everywhere, and shows no way to more",
-        "check the score function; start from sequences that score (--fixed, --forbid), or lower reward.beta",
-    )
+    seen = f"{case.zero_share:.0%} of the drawn designs score zero"
+    return Finding("zero-scores", "bad", seen, *of_zeros(case.config))
 
 
 def _log_z(case: Case) -> Finding | None:
@@ -209,7 +198,7 @@ def _memory(case: Case) -> Finding | None:
 
 def _regrets(case: Case) -> tuple[float | None, float | None]:
     """Before training and now; unknown where the policy is a list of designs, or is not trained."""
-    if case.config.objective.kind in NEVER_TRAINED:
+    if case.config.objective.kind in UNTRAINED:
         return None, None
     known = [judged.regret for judged in case.course.judged if judged.regret is not None]
     latest = known[-1] if known else None

@@ -10,6 +10,7 @@ import pandas as pd
 from stochflow.config import BudgetConfig, Config
 
 NUM_STRETCHES = 100
+NUM_FIRST = 3
 _COUNTABLE = 1e300
 Record = Mapping[str, Any]
 
@@ -20,14 +21,14 @@ class Stretch:
 
     Attributes:
         num, num_losses: steps, and those with a loss.
-        score, square: sums of the mean score of each batch, and of its square.
+        score, change: sums of the mean score of each batch, and of the square of its change from step to step.
         loss, largest: sum of the losses, and the largest in size.
         num_zero: steps whose whole batch scored zero.
     """
 
     num: int = 0
     score: float = 0.0
-    square: float = 0.0
+    change: float = 0.0
     num_zero: int = 0
     num_losses: int = 0
     loss: float = 0.0
@@ -50,6 +51,7 @@ class Course:
     Attributes:
         share: of the budget that is spent.
         start_regret: regret of the untrained policy, if known.
+        first_scores: mean scores of the first batches, which chance has made.
         stretches: hundredths of the budget, as far as there were steps in them.
         judged: in order.
     """
@@ -58,6 +60,8 @@ class Course:
         self.config = config
         self.share = 0.0
         self.start_regret: float | None = None
+        self.first_scores: list[float] = []
+        self._last_score = 0.0
         self.stretches: dict[int, Stretch] = {}
         self.judged: list[Judgement] = []
 
@@ -81,18 +85,16 @@ class Course:
         stretch.num += 1
         score = _number(record, "batch_score") or 0.0
         stretch.score += score
-        stretch.square += score * score
+        stretch.change += (score - self._last_score) ** 2 if self.first_scores else 0.0
+        self._last_score = score
         stretch.num_zero += score == 0.0
+        if len(self.first_scores) < NUM_FIRST:
+            self.first_scores.append(score)
         loss = _number(record, "loss")
         if loss is not None:
             stretch.num_losses += 1
             stretch.loss += loss
             stretch.largest = max(stretch.largest, abs(loss))
-
-    @property
-    def largest_loss(self) -> float:
-        """The largest of any step, in size."""
-        return max((stretch.largest for stretch in self.stretches.values()), default=0.0)
 
     @property
     def num_losses(self) -> int:
@@ -102,21 +104,30 @@ class Course:
     def num_steps(self) -> int:
         return sum(stretch.num for stretch in self.stretches.values())
 
+    def largest_loss(self, since: float) -> float:
+        """The largest of any step from a share of the budget on, in size."""
+        return max((stretch.largest for stretch in self._between(since, 1.0)), default=0.0)
+
     def mean_loss(self, low: float, high: float) -> float | None:
         """Mean loss of the steps between two shares of the budget; None without any."""
         found = self._between(low, high)
         num = sum(stretch.num_losses for stretch in found)
         return sum(stretch.loss for stretch in found) / num if num else None
 
-    def mean_score(self, low: float, high: float) -> tuple[float, float] | None:
-        """Mean score of the batches between two shares, and its standard error; None for fewer than two."""
+    def scores(self, low: float, high: float) -> tuple[float, float, int]:
+        """Mean score of the batches between two shares, its variance by chance, and how many there are.
+
+        The variance is half the mean square of a change from step to step, so that a trend is not taken for chance.
+        """
         found = self._between(low, high)
         num = sum(stretch.num for stretch in found)
-        if num < 2:
-            return None
-        mean = sum(stretch.score for stretch in found) / num
-        variance = max(sum(stretch.square for stretch in found) / num - mean * mean, 0.0)
-        return mean, math.sqrt(variance / (num - 1))
+        mean = sum(stretch.score for stretch in found) / max(num, 1)
+        return mean, sum(stretch.change for stretch in found) / (2.0 * max(num, 1)), num
+
+    @property
+    def zero_share(self) -> float:
+        """Share of the steps whose whole batch scored zero."""
+        return sum(stretch.num_zero for stretch in self.stretches.values()) / max(self.num_steps, 1)
 
     def _between(self, low: float, high: float) -> list[Stretch]:
         return [

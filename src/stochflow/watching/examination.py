@@ -25,7 +25,9 @@ def examine(
     case = Case(config, summary, course, zero_share)
     found = [rule(case) for rule in RULES if not (rule in OVERSHADOWED and standing)]
     passed = [finding for kind, finding in seen.items() if kind not in standing]
-    return worst_first([*now, *passed, *(finding for finding in found if finding is not None)])
+    # the drawn designs may show what the course has shown already
+    others = [finding for finding in found if finding is not None and finding.kind not in standing]
+    return worst_first([*now, *passed, *others])
 
 
 def _replayed(config: Config, records: Iterable[Record]) -> tuple[Course, dict[str, Finding]]:
