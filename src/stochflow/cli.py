@@ -52,7 +52,7 @@ messages = Console(stderr=True, emoji=False)
 
 _INTERRUPTED = 130
 _FEW_LETTERS = 6
-_LIVE_EVERY, _PLAIN_EVERY = 0.1, 30.0  # seconds between two looks of a progress line
+_LIVE_EVERY, _PLAIN_EVERY = 0.25, 30.0  # seconds between two looks of a progress line
 NOISE_HELP = (
     "Slip probability in [0, 1), none, dna-synthesis[:rate], one slip per position (0.1,0.2,…), "
     "or a .csv or .yaml confusion matrix."

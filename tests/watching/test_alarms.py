@@ -100,3 +100,11 @@ def test_the_remedy_names_the_setting_that_is_wrong(make_records: MakeRecords) -
     huge = make_records(loss=1e9)
     assert "optimiser.learning_rate (1 now; try 0.005)" in remedy(huge, optimiser={"learning_rate": 1.0})
     assert "optimiser.learning_rate (0.002 now; try 0.0002)" in remedy(huge, optimiser={"learning_rate": 0.002})
+
+
+def test_numbers_of_any_size_are_no_error(make_records: MakeRecords) -> None:
+    for size in (1e-320, 1e200, -1e308, 1e308):
+        swings = [size * (-1) ** step for step in range(100)]
+        for start in (None, size):
+            columns = {"regret": swings, "entropy_gap": swings} if start else {"intended_spread": swings}
+            kinds(make_records(start=start, batch_score=swings, loss=swings, **columns))

@@ -179,7 +179,7 @@ def _score_stands(course: Course) -> str | None:
     first = sum(course.first_scores) / NUM_FIRST
     noise = math.sqrt(variance * (1.0 / NUM_FIRST + 1.0 / num))
     expected = course.config.reward.beta * variance * course.config.optimiser.batch_size / mean
-    if mean - first > 3.0 * noise or expected < 6.0 * noise:
+    if not math.isfinite(mean + noise) or mean - first > 3.0 * noise or expected < 6.0 * noise:
         return None
     return (
         f"batches score {mean:.4g} in the last half of {course.num_steps} steps, and the first ones scored {first:.4g}"

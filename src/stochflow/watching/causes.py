@@ -116,7 +116,7 @@ def _infeasible(case: Case) -> Finding | None:
 
 def _dynamics(case: Case) -> Finding | None:
     summary = case.summary
-    if summary is None or summary.dynamics_ce is None:
+    if summary is None or summary.dynamics_ce is None or case.config.objective.kind in UNTRAINED:
         return None
     gap = summary.dynamics_ce - summary.dynamics_ce_floor
     if gap < DYNAMICS_NATS:

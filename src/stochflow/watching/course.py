@@ -23,13 +23,11 @@ class Stretch:
         num, num_losses: steps, and those with a loss.
         score, change: sums of the mean score of each batch, and of the square of its change from step to step.
         loss, largest: sum of the losses, and the largest in size.
-        num_zero: steps whose whole batch scored zero.
     """
 
     num: int = 0
     score: float = 0.0
     change: float = 0.0
-    num_zero: int = 0
     num_losses: int = 0
     loss: float = 0.0
     largest: float = 0.0
@@ -50,6 +48,7 @@ class Course:
 
     Attributes:
         share: of the budget that is spent.
+        num_steps, num_losses: steps so far, and those with a loss.
         start_regret: regret of the untrained policy, if known.
         first_scores: mean scores of the first batches, which chance has made.
         stretches: hundredths of the budget, as far as there were steps in them.
@@ -59,9 +58,11 @@ class Course:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.share = 0.0
+        self.num_steps = self.num_losses = 0
         self.start_regret: float | None = None
         self.first_scores: list[float] = []
         self._last_score = 0.0
+        self._num_zero = 0
         self.stretches: dict[int, Stretch] = {}
         self.judged: list[Judgement] = []
 
@@ -83,26 +84,21 @@ class Course:
 
     def _count(self, stretch: Stretch, record: Record) -> None:
         stretch.num += 1
+        self.num_steps += 1
         score = _number(record, "batch_score") or 0.0
         stretch.score += score
-        stretch.change += (score - self._last_score) ** 2 if self.first_scores else 0.0
+        change = score - self._last_score if self.first_scores else 0.0
+        stretch.change += change * change  # a power would be an error where a product is only infinite
         self._last_score = score
-        stretch.num_zero += score == 0.0
+        self._num_zero += score == 0.0
         if len(self.first_scores) < NUM_FIRST:
             self.first_scores.append(score)
         loss = _number(record, "loss")
         if loss is not None:
             stretch.num_losses += 1
+            self.num_losses += 1
             stretch.loss += loss
             stretch.largest = max(stretch.largest, abs(loss))
-
-    @property
-    def num_losses(self) -> int:
-        return sum(stretch.num_losses for stretch in self.stretches.values())
-
-    @property
-    def num_steps(self) -> int:
-        return sum(stretch.num for stretch in self.stretches.values())
 
     def largest_loss(self, since: float) -> float:
         """The largest of any step from a share of the budget on, in size."""
@@ -127,7 +123,7 @@ class Course:
     @property
     def zero_share(self) -> float:
         """Share of the steps whose whole batch scored zero."""
-        return sum(stretch.num_zero for stretch in self.stretches.values()) / max(self.num_steps, 1)
+        return self._num_zero / max(self.num_steps, 1)
 
     def _between(self, low: float, high: float) -> list[Stretch]:
         return [
