@@ -233,6 +233,7 @@ def test_sample_evaluate_and_exact_take_the_options_of_the_command_line() -> Non
     function.pop("self")
     assert command == function
 
+    assert set(defaults(cli.doctor)) - {"as_json"} == set(defaults(api.doctor))
     assert set(defaults(cli.evaluate)) - {"as_json"} == set(defaults(api.evaluate))
     command, function = defaults(cli.exact, {"assignments": "settings"}), defaults(api.exact)
     assert (command.pop("as_json"), command.pop("settings"), function.pop("settings")) == (False, None, ())

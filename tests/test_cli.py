@@ -233,6 +233,68 @@ def test_evaluate_under_another_noise_judges_the_same_policy_elsewhere(run_cli: 
     assert (there["steps"], there["seed"], there["log_z"]) == (here["steps"], here["seed"], here["log_z"])
 
 
+def test_the_doctor_explains_a_run_and_ends_well_whatever_it_finds(run_cli: Stochflow, run: Path) -> None:
+    result = run_cli("doctor", run)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith(f"tfbind8, sgfn-db, noise 0.25, seed 0 ({run})")
+    (run / "summary.json").unlink()
+    result = run_cli("doctor", run)
+    assert (result.code, result.err) == (0, "")
+    assert f"To do: finish it with `stochflow train --resume --out {run}`." in result.out
+    found = json.loads(run_cli("doctor", run, "--json").out)
+    assert [diagnosis["healthy"] for diagnosis in found] == [False]
+    assert set(found[0]) == {"path", "title", "healthy", "verdict", "findings", "problems"}
+    assert set(found[0]["findings"][0]) == {"kind", "severity", "seen", "means", "remedy"}
+
+
+def test_the_doctor_refuses_what_is_no_run(run_cli: Stochflow, run: Path, tmp_path: Path) -> None:
+    assert run_cli("doctor", tmp_path / "missing").code == 2
+    (run / "config.yaml").write_text("task: [", encoding="utf-8")
+    result = run_cli("doctor", run)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.count("\n") == 1
+
+
+def test_a_title_from_a_stranger_moves_no_cursor(run_cli: Stochflow, run: Path) -> None:
+    text = (run / "config.yaml").read_text(encoding="utf-8")
+    (run / "config.yaml").write_text(text.replace("task: tfbind8", 'task: "\\e[2J[red]x"'), encoding="utf-8")
+    result = run_cli("doctor", run)
+    assert result.code == 0
+    assert "\x1b" not in result.out
+    assert "[2J[red]x" in result.out
+
+
+def test_a_log_file_gets_a_plain_line_with_pace_memory_and_figures(
+    run_cli: Stochflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "_PLAIN_EVERY", 0.0)
+    result = run_cli("train", "hypergrid", "--method", "sgfn-db", "--steps", 5, "--out", "run", *SET)
+    lines = [line for line in result.err.splitlines() if line.startswith("training")]
+    assert [line.split("%")[0] for line in lines] == [
+        "training  20",
+        "training  40",
+        "training  60",
+        "training  80",
+        "training 100",
+    ]
+    for part in ("0:00:0", "(left 0:00:00)", "80 trajectories", "/s ", " MB ", "loss ", "E[score] ", "KL ", "regret "):
+        assert part in lines[-1]
+    monkeypatch.setattr(cli, "_PLAIN_EVERY", 1e9)
+    err = run_cli("train", "hypergrid", "--method", "sgfn-db", "--steps", 5, "--out", "other", *SET).err
+    assert [line[:12] for line in err.splitlines()] == ["training  20", "training 100"]  # the first and the last step
+
+
+@pytest.mark.filterwarnings("always")
+def test_an_alarm_is_one_warning_on_standard_error(run_cli: Stochflow) -> None:
+    arguments = ("--method", "sgfn-db", "--steps", 20, "--out", "run", *SET, "--set", "optimiser.learning_rate=1e-9")
+    result = run_cli("train", "hypergrid", *arguments)
+    assert result.code == 0
+    warned = [line for line in result.err.splitlines() if line.startswith("Warning:")]
+    assert len(warned) == 1
+    assert warned[0].startswith("Warning: stalled: the regret is 2.96 nats after 40% of the budget")
+    assert "raise optimiser.learning_rate (1e-09 now" in warned[0]
+
+
 def test_designs_come_in_every_format(run_cli: Stochflow, run: Path, tmp_path: Path) -> None:
     for style in ("csv", "fasta", "jsonl"):
         path = tmp_path / f"designs.{style}"

@@ -91,6 +91,14 @@ def test_a_verdict_follows_from_the_exact_distribution(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CHANNELS)
+def test_missing_entropy_is_counted_from_the_attainable_optimum(name: str) -> None:
+    task, channel, network = Words(), CHANNELS[name], random_network(0)
+    truth = Truth(task, channel, REWARD)
+    entropies = [-(log_probs.exp() @ log_probs) for log_probs in (truth.attainable.log_probs, truth.log_probs(network))]
+    assert truth.judge(network)["entropy_gap"] == pytest.approx(float(entropies[0] - entropies[1]), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", CHANNELS)
 def test_designs_come_as_often_as_their_probability_says(name: str, generator: torch.Generator) -> None:
     task, channel, network = Words(), CHANNELS[name], random_network(1)
     probabilities = exact_log_probs(network, task, channel).exp()

@@ -159,3 +159,12 @@ def test_draws_made_at_once_are_those_made_one_after_another() -> None:
         assert torch.equal(valid[draw], batch.valid)
     # and whatever is drawn next is the same too
     assert torch.equal(together.get_state(), apart.get_state())
+
+
+def test_the_newest_are_the_last_that_were_added() -> None:
+    replay = Replay(capacity=4, length=LENGTH)
+    replay.add(numbered(1, 2, 3))
+    torch.testing.assert_close(replay.newest(2).long(), numbered(2, 3).intentions)
+    replay.add(numbered(4, 5))
+    torch.testing.assert_close(replay.newest(3).long(), numbered(3, 4, 5).intentions)
+    torch.testing.assert_close(replay.newest(9).long(), numbered(2, 3, 4, 5).intentions)

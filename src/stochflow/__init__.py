@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stochflow.api import Run, evaluate, exact, load, report, sample, train
+    from stochflow.api import Run, doctor, evaluate, exact, load, report, sample, train
     from stochflow.errors import ConfigError, DataError, NumericsError, OracleError, StochflowError
     from stochflow.evaluation import Summary
     from stochflow.sweeps.compare import Comparison, compare
@@ -23,6 +23,7 @@ __all__ = [
     "Summary",
     "__version__",
     "compare",
+    "doctor",
     "evaluate",
     "exact",
     "load",

@@ -16,6 +16,7 @@ import pandas as pd
 from stochflow import experiment as experiments
 from stochflow.channel_config import parse_noise, with_matrix_inside
 from stochflow.config import Config, merge, parse_assignment, read_yaml, resolve
+from stochflow.doctor import Diagnosis, diagnose
 from stochflow.enumerated.tree import infeasible_share
 from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary, Truth, draw, samples_frame
@@ -46,6 +47,8 @@ from stochflow.task_config import (
 )
 from stochflow.tasks import TABLE_TASK, Reward
 from stochflow.trackers import Tracking
+from stochflow.watching.course import course_of, records_of
+from stochflow.watching.watcher import Watcher
 
 Settings = Mapping[str, Any]
 Function = Callable[[list[str]], Any]
@@ -323,7 +326,7 @@ def _train_stacked(
         trackings.append(tracking)
     listeners: Sequence[experiments.Listener | None] = listen or [None] * len(opened)
     parts = [
-        Part(experiment, directory, _both(tracking, each))
+        Part(experiment, directory, _all(tracking, _watcher(experiment, directory), each))
         for (directory, experiment), tracking, each in zip(opened, trackings, listeners, strict=True)
         if isinstance(experiment, experiments.Experiment)
     ]
@@ -421,6 +424,17 @@ def report(path: str | Path, out: str | Path | None = None) -> Path:
     return write_report(Path(path), None if out is None else Path(out))
 
 
+def doctor(run: str | Path | Run) -> list[Diagnosis]:
+    """What is wrong with a run and what to do about it, from its files alone; of a comparison every run, worst first.
+
+    A run of a comparison that cannot be read is left out with a warning.
+    """
+    found, problems = diagnose(run.path if isinstance(run, Run) else Path(run))
+    for problem in problems:
+        warnings.warn(problem, stacklevel=2)
+    return found
+
+
 def load(run: str | Path | Run) -> Run:
     """A run from its directory."""
     return run if isinstance(run, Run) else Run(run)
@@ -499,7 +513,8 @@ def _run(
     """Train to the end, with whoever follows the run told of it."""
     watched = Profiled(experiment, directory) if profile else None
     try:
-        experiments.run(watched or experiment, directory, _both(tracking, listen), stop)
+        heard = _all(tracking, _watcher(experiment, directory), listen)
+        experiments.run(watched or experiment, directory, heard, stop)
     except BaseException:
         tracking.finish(None)
         raise
@@ -699,11 +714,17 @@ def _channel(config: Config, noise: float | str) -> Any:
     return configured_channel(settings, task)
 
 
-def _both(tracking: Tracking, listen: experiments.Listener | None) -> experiments.Listener:
-    """Trackers hear every record, and whoever else listens."""
+def _watcher(experiment: experiments.Runnable, directory: RunDirectory) -> Watcher:
+    """Who warns when training goes wrong, with what earlier sessions of the run have recorded in mind."""
+    return Watcher(course_of(experiment.config, records_of(directory.metrics())))
+
+
+def _all(tracking: Tracking, watcher: Watcher, listen: experiments.Listener | None) -> experiments.Listener:
+    """Trackers hear every record, and so does who watches the run, and whoever else listens."""
 
     def heard(record: dict[str, float], progress: float) -> None:
         tracking.log(record)
+        watcher(record, progress)
         if listen is not None:
             listen(record, progress)
 

@@ -15,7 +15,7 @@ import pandas as pd
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from torch.nn import Module
 
@@ -39,6 +39,7 @@ from stochflow.sweeps.compare import compare as compare_methods
 from stochflow.sweeps.progress import Board
 from stochflow.sweeps.results import Standing
 from stochflow.tasks import TASKS, Task, load_plugin, make_task, other_tasks, package_of
+from stochflow.watching.meter import Pace, pace_figures, time_text, training_figures
 
 app = typer.Typer(
     name="stochflow",
@@ -51,6 +52,7 @@ messages = Console(stderr=True, emoji=False)
 
 _INTERRUPTED = 130
 _FEW_LETTERS = 6
+_LIVE_EVERY, _PLAIN_EVERY = 0.25, 30.0  # seconds between two looks of a progress line
 NOISE_HELP = (
     "Slip probability in [0, 1), none, dna-synthesis[:rate], one slip per position (0.1,0.2,…), "
     "or a .csv or .yaml confusion matrix."
@@ -162,7 +164,7 @@ def train(
     ] = False,
 ) -> None:
     """Train a sampler; Ctrl-C ends cleanly and keeps everything so far."""
-    with _progress_line() as listen:
+    with _progress_line("trajectories" if oracle is None and oracle_calls is None else "oracle_calls") as listen:
         run = api.train(
             task,
             oracle=oracle,
@@ -321,6 +323,33 @@ def report(
 ) -> None:
     """Write one HTML page about a run or a sweep; it needs no network to be read."""
     print(api.report(path, out))
+
+
+@app.command()
+def doctor(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory, or a folder that holds runs/.")],
+    as_json: AsJson = False,
+) -> None:
+    """Say what is wrong with a run and what to do about it, from its files; the exit code is 0 whatever is found."""
+    found = api.doctor(run)
+    if as_json:
+        print(json.dumps([diagnosis.as_dict() for diagnosis in found], indent=2))
+        return
+    for diagnosis in found:
+        _say(f"{diagnosis.title} ({diagnosis.path})", "bold")
+        _say(f"  {diagnosis.verdict}", "green" if diagnosis.healthy else "red")
+        for finding in diagnosis.findings:
+            _say(f"  {finding.kind}{'' if finding.severity == 'bad' else ' (to be known)'}: {finding.seen}.", "yellow")
+            _say(f"    It means: {finding.means}.")
+            _say(f"    To do: {finding.remedy}.")
+        for problem in diagnosis.problems:
+            _say(f"  Files: {problem}")
+
+
+def _say(text: str, style: str = "") -> None:
+    """Text that may come from a stranger's files: nothing in it is obeyed."""
+    plain = "".join(letter if letter.isprintable() else " " for letter in text)
+    console.print(plain, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -483,13 +512,26 @@ def forecast(
         overwrite,
         command=shlex.join(["stochflow", *sys.argv[1:]]),
     )
-    columns_shown = (TextColumn("[progress.description]{task.description}"), BarColumn(), TaskProgressColumn())
+    columns_shown = (
+        TextColumn("[progress.description]{task.description}"),
+        BarColumn(bar_width=16),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[numbers]}"),
+    )
     with Progress(*columns_shown, console=messages, transient=True) as progress:
-        line = progress.add_task("anchors", total=None)
+        line = progress.add_task("anchors", total=None, numbers="")
+        paces: dict[str, Pace] = {}
 
         def show(name: str, step: int, gain: float) -> None:
-            label = f"{name} network: {gain:+.1%} on held-out origins"
-            progress.update(line, description=label, completed=step, total=ForecastConfig.checked(settings).max_steps)
+            label, total = (
+                f"{name} network: {gain:+.1%} on held-out origins",
+                ForecastConfig.checked(settings).max_steps,
+            )
+            pace = paces.setdefault(name, Pace())
+            pace.note(step / total, step)
+            numbers = "  ".join([f"at most {time_text(pace.left)} left", *pace_figures(pace, "steps")])
+            progress.update(line, description=label, completed=step, total=total, numbers=numbers)
 
         forecasts, forecaster = forecast_file(request, show)
     for problem in forecaster.problems.values():
@@ -584,27 +626,37 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 @contextmanager
-def _progress_line() -> Iterator[Any]:
-    """A live line with loss, expected score and regret."""
+def _progress_line(counted: str) -> Iterator[Any]:
+    """A live line with times, rate, memory, loss and exact figures; where nobody watches, a plain one now and then.
+
+    Args:
+        counted: what the rate is about, `trajectories` or `oracle_calls`.
+    """
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=16),
         TaskProgressColumn(),
-        TimeRemainingColumn(),
         TextColumn("{task.fields[numbers]}"),
     )
     progress = Progress(*columns, console=messages)
     line = progress.add_task("training", total=1.0, numbers="")
     latest: dict[str, float] = {}
+    pace, due = Pace(), 0.0
 
     def listen(record: dict[str, float], done: float) -> None:
-        progress.start()  # only now: an error before the first step leaves no empty bar behind
+        nonlocal due
         latest.update(record)
-        parts = [f"{int(latest['trajectories']):,} trajectories"]
-        parts += [f"loss {latest['loss']:.4f}"] if "loss" in latest else []  # chains take no gradient steps
-        parts += [f"E[score] {latest['mean_score']:.3f}"] if "mean_score" in latest else []
-        parts += [f"regret {latest['regret']:.4f}"] if "regret" in latest else []
-        progress.update(line, completed=done, numbers=escape("  ".join(parts)))
+        pace.note(done, record[counted])
+        if done < 1.0 and pace.elapsed < due:
+            return
+        due = pace.elapsed + (_LIVE_EVERY if messages.is_terminal else _PLAIN_EVERY)
+        times = f"{time_text(pace.elapsed)} (left {time_text(pace.left)})"
+        numbers = escape("  ".join([times, *training_figures(latest, pace, counted)]))
+        if messages.is_terminal:
+            progress.start()  # only now: an error before the first step leaves no empty bar behind
+            progress.update(line, completed=done, numbers=numbers)
+        else:
+            messages.print(f"training {done:4.0%}  {numbers}", highlight=False, soft_wrap=True)
 
     try:
         yield listen

@@ -15,6 +15,7 @@ from stochflow.enumerated.designs import Histories, attainable_designs
 from stochflow.enumerated.tree import (
     Attainable,
     attainable_optimum,
+    entropy,
     kl_to_target,
     tv_to_target,
 )
@@ -67,6 +68,7 @@ class Summary(BaseModel):
     reward_noise: str = "none"
     reward_mean: str | None = None
     known_modes: Count | None = None
+    entropy_gap: float | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,11 @@ class Truth:
             return attainable_designs(self.log_rewards, self.histories, self.channel, self.task.length)
         return attainable_optimum(self.log_rewards, self.channel, self.task.length)
 
+    @cached_property
+    def attainable_entropy(self) -> float:
+        """Entropy of the designs of the policy that attains `min_kl`, in nats."""
+        return entropy(self.attainable.log_probs)
+
     def log_probs(self, policy: Policy | FlowNetwork) -> Tensor:
         """log P(x) of every design under a policy and the true channel, [num_designs]."""
         log_probs = as_policy(policy).terminal_log_probs(self.channel)
@@ -120,7 +127,7 @@ class Truth:
         }
 
     def judge(self, policy: Policy | FlowNetwork) -> dict[str, float]:
-        """KL, regret, TV and expected score of a policy under the true channel."""
+        """KL, regret, TV, expected score and missing entropy of a policy under the true channel."""
         log_probs = self.log_probs(policy)
         kl = kl_to_target(log_probs, self.log_rewards)
         return {
@@ -128,6 +135,7 @@ class Truth:
             "regret": kl - self.attainable.min_kl,
             "tv": tv_to_target(log_probs, self.log_rewards),
             "mean_score": float(log_probs.exp() @ self.scores),
+            "entropy_gap": self.attainable_entropy - entropy(log_probs),
         }
 
 

@@ -28,6 +28,7 @@ from stochflow.evaluation import (
 )
 from stochflow.kmers import suitable_kmers
 from stochflow.lengths import LengthMask, VariableTask
+from stochflow.metrics.designs import mean_pairwise_hamming
 from stochflow.models.body import MAX_BUCKETS, num_rows
 from stochflow.models.dynamics import Dynamics, DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
@@ -89,7 +90,7 @@ class Runnable(Protocol):
     def trainer(self) -> Loop: ...
 
     def judge(self) -> dict[str, float]:
-        """Exact figures of the policy as it is now; none where the truth cannot be computed."""
+        """Exact figures of the policy as it is now; where the truth cannot be computed, what its last batch shows."""
 
     def conclude(self) -> tuple[Summary, pd.DataFrame]:
         """Every metric of the policy as it is now, and the designs it drew for them."""
@@ -125,7 +126,10 @@ class Experiment:
         return trainer.learner.dynamics if known or trainer.objective.reads_dynamics else None
 
     def judge(self) -> dict[str, float]:
-        return {} if self.truth is None else self.truth.judge(self.policy)
+        if self.truth is not None:
+            return self.truth.judge(self.policy)
+        latest = self.trainer.learner.replay.newest(self.config.optimiser.batch_size)
+        return {"intended_spread": mean_pairwise_hamming(latest) / self.task.length}
 
     def conclude(self) -> tuple[Summary, pd.DataFrame]:
         summary, sampled = summarise(self, pay=self.config.oracle.score_samples)
@@ -270,14 +274,22 @@ def run(experiment: Runnable, directory: RunDirectory, listen: Listener, stop: C
     """Train to the end of the budget or until asked to stop, keeping what was learned along the way."""
     trainer = experiment.trainer
     with computing(experiment.config), closing(experiment):
+        untrained = {}
         if trainer.step == 0:
             directory.save_checkpoint(trainer.state_dict(), 0)
+            untrained = untrained_figures(experiment)
         while not trainer.finished and not stop():
             before = trainer.progress
-            record = trainer.train_step()
+            record = trainer.train_step() | untrained
+            untrained = {}
             keep_step(experiment, directory, record, before)
             listen(record, trainer.progress)
         conclude_run(experiment, directory)
+
+
+def untrained_figures(experiment: Runnable) -> dict[str, float]:
+    """The regret before the first step, where it can be known: what every later one is measured against."""
+    return {f"start_{name}": value for name, value in experiment.judge().items() if name == "regret"}
 
 
 def keep_step(experiment: Runnable, directory: RunDirectory, record: Record, before: float) -> None:

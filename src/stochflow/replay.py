@@ -40,6 +40,11 @@ class Replay:
                 kept[: keep - before_end] = rows[before_end:]
         self.num_added += len(batch)
 
+    def newest(self, num: int) -> Tensor:
+        """Intentions of the last trajectories, at most `num`, as bytes, [num, time]."""
+        rows = torch.arange(self.num_added - min(num, len(self)), self.num_added) % self.capacity
+        return self._intentions[rows]
+
     def sample(self, num: int, generator: torch.Generator) -> Trajectories:
         """Trajectories drawn uniformly with replacement, [num, time]."""
         rows = self._draw((num,), generator)

@@ -107,6 +107,12 @@ def tv_to_target(log_probs: Tensor, log_reward: Tensor) -> float:
     return float((log_probs.exp() - target).abs().sum() / 2)
 
 
+def entropy(log_probs: Tensor) -> float:
+    """−Σ P·log P in nats, of a distribution that is normalised first; [K^L]."""
+    log_probs = log_probs - torch.logsumexp(log_probs, dim=0)
+    return -float((log_probs.exp() * log_probs).sum())
+
+
 def infeasible_share(log_reward: Tensor, alpha: float, num_tokens: int) -> list[float]:
     """Per depth, the share of prefixes with a child whose target share F(s')/F(s) is below the slip floor α/K."""
     shares: list[float] = []

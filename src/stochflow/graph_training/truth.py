@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from stochflow.enumerated.tree import kl_to_target, tv_to_target
+from stochflow.enumerated.tree import entropy, kl_to_target, tv_to_target
 from stochflow.evaluation import TOP
 from stochflow.graph_training.dynamics import GraphDynamics
 from stochflow.graph_training.walk import objects_of, walk
@@ -35,6 +35,11 @@ class GraphTruth:
     def attainable(self) -> Attainable:
         return attainable_optimum(self.graph, self.log_rewards)
 
+    @cached_property
+    def attainable_entropy(self) -> float:
+        """Entropy of the objects of the policy that attains `min_kl`, in nats."""
+        return entropy(self.attainable.log_probs)
+
     def optimum(self) -> dict[str, float]:
         """The best that any policy can do on this graph."""
         best = self.attainable
@@ -46,7 +51,7 @@ class GraphTruth:
         }
 
     def judge(self, log_policy: Tensor) -> dict[str, float]:
-        """KL, regret, TV and expected score of a policy under the true dynamics; [S, A]."""
+        """KL, regret, TV, expected score and missing entropy of a policy under the true dynamics; [S, A]."""
         log_probs = terminal_log_probs(self.graph, log_policy)
         kl = kl_to_target(log_probs, self.log_rewards)
         return {
@@ -54,6 +59,7 @@ class GraphTruth:
             "regret": kl - self.attainable.min_kl,
             "tv": tv_to_target(log_probs, self.log_rewards),
             "mean_score": float(log_probs.exp() @ self.graph.scores),
+            "entropy_gap": self.attainable_entropy - entropy(log_probs),
         }
 
 

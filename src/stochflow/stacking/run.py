@@ -15,6 +15,7 @@ from stochflow.experiment import (
     crossed,
     keep_step,
     run,
+    untrained_figures,
 )
 from stochflow.graphs import is_graph
 from stochflow.runs import RunDirectory
@@ -68,9 +69,11 @@ def run_stacked(parts: Sequence[Part], stop: Callable[[], bool]) -> None:
             open_parts.enter_context(closing(part.experiment))
             if part.experiment.trainer.step == 0:
                 part.directory.save_checkpoint(part.experiment.trainer.state_dict(), 0)
+        untrained = [untrained_figures(part.experiment) if part.experiment.trainer.step == 0 else {} for part in parts]
         while not stack.finished and not stop():
             before = stack.progress
-            records = stack.train_step()
+            records = [record | start for record, start in zip(stack.train_step(), untrained, strict=True)]
+            untrained = [{}] * len(parts)
             if crossed(before, stack.progress, config.checkpoint_every):
                 stack.settle()
             for part, record in zip(parts, records, strict=True):

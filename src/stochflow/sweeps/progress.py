@@ -3,14 +3,22 @@
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from stochflow.sweeps.plan import RUNS
 
@@ -75,11 +83,13 @@ class Board:
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             TaskProgressColumn(),
+            TimeElapsedColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[numbers]}"),
         )
         self._progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._lines: dict[str, TaskID] = {}
+        self._latest: dict[str, dict[str, float]] = {}
         self._whole = self._progress.add_task("all runs", total=1.0, numbers="")
 
     def __enter__(self) -> "Board":
@@ -98,11 +108,19 @@ class Board:
         for name, (share, record) in state.running.items():
             if name not in self._lines:
                 self._lines[name] = self._progress.add_task(escape(name), total=1.0, numbers="")
-            regret = f"regret {record['regret']:.4f}" if "regret" in record else None
-            self._progress.update(self._lines[name], completed=share)
-            if regret:
-                self._progress.update(self._lines[name], numbers=regret)
+            latest = self._latest[name] = self._latest.get(name, {}) | record  # not every step is judged
+            self._progress.update(self._lines[name], completed=share, numbers=figures(latest))
         spent = state.done + sum(share for share, _ in state.running.values())
         self._progress.update(
             self._whole, completed=spent / max(state.total, 1), numbers=f"{state.done} of {state.total} runs"
         )
+
+
+def figures(latest: Mapping[str, float]) -> str:
+    """What a line says of a run: its rate, loss and regret, as far as they are known."""
+    parts = []
+    if latest.get("seconds", 0.0) > 0.0:
+        parts.append(f"{latest['trajectories'] / latest['seconds']:,.0f} trajectories/s")
+    parts += [f"loss {latest['loss']:.4f}"] if "loss" in latest else []
+    parts += [f"regret {latest['regret']:.4f}"] if "regret" in latest else []
+    return "  ".join(parts)

@@ -1,0 +1,98 @@
+"""What is wrong with a run, or with the runs of a comparison, from their files alone."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from stochflow.reports.data import RunRecord, read_source
+from stochflow.watching.alarms import UNTRAINED
+from stochflow.watching.course import records_of
+from stochflow.watching.examination import examine
+from stochflow.watching.findings import Finding
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What was found out about one run.
+
+    Attributes:
+        title: task, method, noise and seed.
+        verdict: one sentence.
+        findings: worst first.
+        problems: files that are missing or damaged, one sentence each.
+    """
+
+    path: Path
+    title: str
+    verdict: str
+    findings: list[Finding]
+    problems: list[str]
+
+    @property
+    def healthy(self) -> bool:
+        """True when nothing bad was found; notes do not count."""
+        return not self._num_bad
+
+    @property
+    def _num_bad(self) -> int:
+        return sum(finding.severity == "bad" for finding in self.findings)
+
+    @property
+    def rank(self) -> tuple[int, int, str]:
+        """Sorts the worst first."""
+        return -self._num_bad, -len(self.findings), str(self.path)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "path": str(self.path),
+            "title": self.title,
+            "healthy": self.healthy,
+            "verdict": self.verdict,
+            "findings": [asdict(finding) for finding in self.findings],
+            "problems": self.problems,
+        }
+
+
+def diagnose(path: Path) -> tuple[list[Diagnosis], list[str]]:
+    """The runs in a run directory or in the folder of a comparison, worst first; and runs that cannot be read."""
+    source = read_source(path)
+    return sorted((diagnosis(run) for run in source.runs), key=lambda found: found.rank), source.problems
+
+
+def diagnosis(run: RunRecord) -> Diagnosis:
+    """One run."""
+    findings = examine(run.config, run.summary, records_of(run.metrics), _zero_share(run))
+    findings = [_with_path(finding, run.path) for finding in findings]
+    return Diagnosis(run.path, run.title, _verdict(run, findings), findings, list(run.problems))
+
+
+def _verdict(run: RunRecord, findings: list[Finding]) -> str:
+    num_bad = sum(finding.severity == "bad" for finding in findings)
+    if num_bad:
+        return "1 thing is wrong." if num_bad == 1 else f"{num_bad} things are wrong."
+    if run.config.objective.kind in UNTRAINED:
+        return f"Nothing is wrong, but {run.config.method} trains no policy: it is there to be compared with."
+    regret, start = run.latest("regret"), _start(run)
+    if regret is None:
+        return "Healthy, as far as can be seen: the truth is too large to compute, so only the course was looked at."
+    way = f", {1.0 - regret / start:.0%} of the way from chance to the best that this noise allows" if start else ""
+    return f"Healthy: the regret is {regret:.3g} nats{way}."
+
+
+def _start(run: RunRecord) -> float | None:
+    if "start_regret" not in run.metrics:
+        return None
+    known = run.metrics["start_regret"].dropna()
+    return float(known.iloc[0]) if len(known) else None
+
+
+def _zero_share(run: RunRecord) -> float | None:
+    """Share of the drawn designs that score zero; None where there are none with a score."""
+    drawn = run.samples["drawn"].sum() if len(run.samples) else 0
+    return float(run.samples["drawn"][run.samples["score"] <= 0.0].sum() / drawn) if drawn else None
+
+
+def _with_path(finding: Finding, path: Path) -> Finding:
+    """Commands that can be copied."""
+    return Finding(**asdict(finding) | {"remedy": finding.remedy.replace("RUN", str(path))})
