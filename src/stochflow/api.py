@@ -27,12 +27,13 @@ from stochflow.graph_training.experiment import (
 from stochflow.graph_training.truth import GraphTruth
 from stochflow.graphs import configured_graph, is_graph, settings_of
 from stochflow.methods import method_settings
-from stochflow.oracles.task import PREFIX, function_name
+from stochflow.oracles.task import PREFIX, Named, function_name
 from stochflow.parallel import Team, joined
 from stochflow.profiling import Profiled
 from stochflow.reports.page import write_report
 from stochflow.runs import CONFIG, TABLE, RunDirectory, check_free
 from stochflow.seeding import Generators
+from stochflow.sequences import read_sequences
 from stochflow.stacking.run import Part, run_stacked
 from stochflow.task_config import (
     configured_channel,
@@ -56,9 +57,14 @@ _COUNTABLE = 1e300
 
 
 class Run:
-    """A run directory with its trained sampler."""
+    """A run directory with its trained sampler.
 
-    def __init__(self, path: str | Path) -> None:
+    Args:
+        oracle: the score function of the run, or its name: without it scores that were never paid for cannot be had.
+    """
+
+    def __init__(self, path: str | Path, oracle: str | Function | None = None) -> None:
+        self._oracle = None if oracle is None else _oracle_task(oracle)[1]
         self.directory = RunDirectory.open(Path(path))
         self.path = self.directory.path
         self._experiment: experiments.Experiment | None = None
@@ -93,7 +99,8 @@ class Run:
             unique: draw until there are n different sequences, or until fewer than 1 in 200 draws is new.
             noise: another channel than the one of training, as for `train`.
             seed: draws differ by seed; the run's own by default.
-            score_samples: ask the oracle for scores that were never paid for; without it they are NaN.
+            score_samples: ask the oracle, which the run must have been loaded with, for scores that were never paid
+                for; without it they are NaN.
         """
         if n < 1:
             raise ConfigError(f"cannot draw {n} designs; give a number of at least 1")
@@ -130,7 +137,7 @@ class Run:
     def experiment(self) -> experiments.Experiment:
         """The parts of the run as its newest checkpoint left them."""
         if self._experiment is None:
-            self._experiment = restore(self.directory, self.config)
+            self._experiment = restore(self.directory, self.config, self._oracle)
         return self._experiment
 
     def graph_experiment(self, noise: float | str | None = None) -> GraphExperiment:
@@ -190,7 +197,8 @@ def train(
 
     Args:
         oracle: "package.module:function" or the function itself, in the place of a task: it takes a list of strings
-            and returns as many numbers that are not negative.
+            and returns as many numbers that are not negative. A config or a run that names one is not enough, for it
+            may be a stranger's: the oracle runs only if it is given here.
         length: letters of a design of the oracle.
         variable_length: let designs of the oracle or the table differ in length, by a stop action.
         min_length, max_length: fewest and most letters; either asks for variable length. A table has its own bounds by
@@ -243,7 +251,7 @@ def train(
     if constraints:
         flags["constraints"] = dict(constraints)
     flags = merge(flags, _length_flags(variable_length, min_length, max_length, deletion, duplication))
-    function = None
+    function: Named = None
     if oracle is not None:
         if task is not None:
             raise ConfigError(f"--oracle takes the place of a task; leave out '{task}'")
@@ -271,13 +279,14 @@ def train(
                 experiments.follow(experiment, ended)
         if team is not None:
             team.wait()
-    return Run(directory.path)
+    return Run(directory.path, oracle)
 
 
 def train_stacked(
     configs: Sequence[Settings],
     outs: Sequence[Path],
     *,
+    oracle: str | None = None,
     track: Sequence[str] = (),
     listen: Sequence[experiments.Listener] = (),
     stop: Callable[[], bool],
@@ -288,6 +297,7 @@ def train_stacked(
 
     Args:
         outs: run directory of each.
+        oracle: name of the oracle, where the task is one.
         listen: called after every training step of each run.
         stop: asked before every training step.
     """
@@ -295,10 +305,10 @@ def train_stacked(
     for config, out in zip(configs, outs, strict=True):
         layers, tracking = [dict(config)], Tracking(track)
         if any((out / "checkpoint").glob("step-*.json")):
-            directory, experiment = _reopen(out, layers, None, None)
+            directory, experiment = _reopen(out, layers, oracle, None)
             tracking.start(experiment.config, directory.path, experiment.trainer.step)
         else:  # perhaps it was killed before its first checkpoint: nothing to keep
-            directory, experiment = _begin(out, layers, (out / CONFIG).exists(), None, None)
+            directory, experiment = _begin(out, layers, (out / CONFIG).exists(), oracle, None)
             tracking.start(experiment.config, directory.path, None)
         opened.append((directory, experiment))
         trackings.append(tracking)
@@ -321,14 +331,22 @@ def train_stacked(
         tracking.finish(directory.summary())
 
 
-def sample(run: str | Path | Run, n: int = 1000, **options: Any) -> pd.DataFrame:
+def sample(
+    run: str | Path | Run, n: int = 1000, *, oracle: str | Function | None = None, **options: Any
+) -> pd.DataFrame:
     """Designs from a finished run; see `Run.sample`."""
-    return load(run).sample(n, **options)
+    return load(run, oracle).sample(n, **options)
 
 
-def evaluate(run: str | Path | Run, *, noise: float | str | None = None, score_samples: bool = False) -> Summary:
+def evaluate(
+    run: str | Path | Run,
+    *,
+    noise: float | str | None = None,
+    score_samples: bool = False,
+    oracle: str | Function | None = None,
+) -> Summary:
     """Every metric of a run, recomputed from its checkpoint; see `Run.evaluate`."""
-    return load(run).evaluate(noise=noise, score_samples=score_samples)
+    return load(run, oracle).evaluate(noise=noise, score_samples=score_samples)
 
 
 def exact(
@@ -401,9 +419,11 @@ def report(path: str | Path, out: str | Path | None = None) -> Path:
     return write_report(Path(path), None if out is None else Path(out))
 
 
-def load(run: str | Path | Run) -> Run:
-    """A run from its directory."""
-    return run if isinstance(run, Run) else Run(run)
+def load(run: str | Path | Run, oracle: str | Function | None = None) -> Run:
+    """A run from its directory; with its oracle, if new designs shall be scored."""
+    if isinstance(run, Run):
+        return run if oracle is None else Run(run.path, oracle)
+    return Run(run, oracle)
 
 
 def resolve_config(layers: list[dict[str, Any]]) -> Config:
@@ -484,7 +504,7 @@ def _leads(team: Team | None) -> bool:
 
 
 def _begin(
-    given: Path | None, layers: list[dict[str, Any]], overwrite: bool, function: Function | None, team: Team | None
+    given: Path | None, layers: list[dict[str, Any]], overwrite: bool, function: Named, team: Team | None
 ) -> tuple[RunDirectory, experiments.Runnable]:
     """A fresh experiment and its run directory."""
     config = resolve_config(layers)
@@ -503,11 +523,11 @@ def _begin(
         return RunDirectory(path), experiment
     experiment.task.check()
     _warn_of_gaps(experiment)
-    if own_table is None:
-        directory = RunDirectory.create(path, config, overwrite)
-    else:
+    stored = config
+    if own_table is not None:
         stored = config.model_copy(update={"table": copied_table(config.table, own_table, TABLE)})
-        directory = RunDirectory.create(path, stored, overwrite, own_table.text)
+    table_text = None if own_table is None else own_table.text
+    directory = RunDirectory.create(path, stored, overwrite, table_text, _reference_text(config))
     experiment.task.open(directory.path)
     experiment.trainer.begin()
     return directory, experiment
@@ -528,7 +548,7 @@ def _drawn(draws: Callable[[int], pd.DataFrame], n: int, unique: str | None) -> 
 
 
 def _reopen(
-    path: Path | None, layers: list[dict[str, Any]], function: Function | None, team: Team | None
+    path: Path | None, layers: list[dict[str, Any]], function: Named, team: Team | None
 ) -> tuple[RunDirectory, experiments.Runnable]:
     directory = RunDirectory.open(path or default_path(resolve_config(layers)))
     stored = directory.config()
@@ -552,6 +572,8 @@ def _reopen(
         if not _leads(team):
             return directory, sequences
         experiment = sequences
+    if wanted.evaluation.reference not in (None, stored.evaluation.reference):
+        directory.write_reference(str(_reference_text(wanted)))
     directory.rewrite_config(wanted)
     directory.rewind_metrics(experiment.trainer.step)
     return directory, experiment
@@ -607,6 +629,12 @@ def _names_table(layer: Settings) -> bool:
     return isinstance(layer.get("table"), Mapping) and layer["table"].get("file") is not None
 
 
+def _reference_text(config: Config) -> str | None:
+    """Known sequences, one per line, as a run keeps them."""
+    known = config.evaluation.reference
+    return None if known is None else "".join(f"{sequence}\n" for sequence in read_sequences(Path(known)))
+
+
 def _warn_of_gaps(experiment: experiments.Experiment) -> None:
     """Say so when a table knows next to nothing of what can be made: the rest has the floor reward."""
     task = experiment.task
@@ -620,12 +648,12 @@ def _warn_of_gaps(experiment: experiments.Experiment) -> None:
         )
 
 
-def _oracle_task(oracle: str | Function) -> tuple[str, Function | None]:
-    """The task's name, and the function where no other process can import it."""
+def _oracle_task(oracle: str | Function) -> tuple[str, str | Function]:
+    """The task's name, and the oracle: its name, or the function where no other process can import it."""
     if isinstance(oracle, str):
-        return PREFIX + oracle, None
+        return PREFIX + oracle, oracle
     name, importable = function_name(oracle)
-    return PREFIX + name, None if importable else oracle
+    return PREFIX + name, name if importable else oracle
 
 
 def _whole_channel(noise: float | str) -> dict[str, Any]:

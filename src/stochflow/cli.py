@@ -92,6 +92,11 @@ VarianceColumn = Annotated[str | None, typer.Option(help="Column of the variance
 ScoreSamples = Annotated[
     bool, typer.Option("--score-samples", help="Ask the oracle also for drawn designs that were never paid for.")
 ]
+NAMED = "This is the only way to run code of yours; a file that names it is not enough."
+NamedOracle = Annotated[
+    str | None,
+    typer.Option("--oracle", metavar="PACKAGE.MODULE:FUNCTION", help=f"The run's oracle, for --score-samples. {NAMED}"),
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 
 
@@ -111,7 +116,8 @@ def root(
 def train(
     task: Annotated[str | None, typer.Argument(help="Task name; see `stochflow tasks`.  [default: tfbind8]")] = None,
     oracle: Annotated[
-        str | None, typer.Option(metavar="PACKAGE.MODULE:FUNCTION", help="Your own score function instead of a task.")
+        str | None,
+        typer.Option(metavar="PACKAGE.MODULE:FUNCTION", help=f"Your own score function instead of a task. {NAMED}"),
     ] = None,
     length: Annotated[int | None, typer.Option(help="Letters of a design of the oracle.")] = None,
     variable_length: VariableLength = False,
@@ -199,8 +205,11 @@ def train(
         console.print((run.path / PROFILE).read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
     _say_unscored(run.summary.scored_fraction)
     if run.summary.status == "interrupted":
+        named = "" if oracle is None else f" --oracle {oracle}"
         messages.print(
-            f"Stopped early; continue with `stochflow train --resume --out {escape(str(run.path))}`.", highlight=False
+            f"Stopped early; continue with `stochflow train --resume --out {escape(str(run.path) + named)}`.",
+            highlight=False,
+            soft_wrap=True,
         )
     console.print(
         f"Run directory: {escape(str(run.path))} (designs in {' and '.join(_sample_files(run.path))})",
@@ -212,6 +221,10 @@ def train(
 @app.command()
 def compare(
     tasks: Annotated[str | None, typer.Option(metavar="A,B", help="Task names, or all.  [default: tfbind8]")] = None,
+    oracle: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PACKAGE.MODULE:FUNCTION", help=f"Your own score function as a task; repeatable. {NAMED}"),
+    ] = None,
     methods: Annotated[
         str | None, typer.Option(metavar="A,B", help="Method names, or all.  [default: sgfn-kl,sgfn-db]")
     ] = None,
@@ -239,6 +252,7 @@ def compare(
     with Board(messages) as board:
         found = compare_methods(
             _task_list(tasks),
+            oracle=oracle or (),
             methods=_list(methods),
             noise=_list(noise),
             seeds=seeds,
@@ -262,7 +276,7 @@ def compare(
     if found.interrupted:
         messages.print(
             f"Stopped with {len(found.missing)} of {len(found.missing) + _num_finished(found)} runs to go; go on with "
-            f"`stochflow compare --out {escape(shlex.quote(str(out or DEFAULT_OUT)))}`.",
+            f"`stochflow compare --out {escape(shlex.join([str(out or DEFAULT_OUT), *_named(oracle, address)]))}`.",
             highlight=False,
             soft_wrap=True,
         )
@@ -279,10 +293,11 @@ def sample(
     noise: Noise = None,
     seed: Annotated[int | None, typer.Option(help="Another seed gives other designs.")] = None,
     score_samples: ScoreSamples = False,
+    oracle: NamedOracle = None,
     out: Annotated[Path | None, typer.Option(help="File to write; standard output by default.")] = None,
 ) -> None:
     """Draw designs from a trained run."""
-    frame = api.sample(run, n, unique=unique, noise=noise, seed=seed, score_samples=score_samples)
+    frame = api.sample(run, n, unique=unique, noise=noise, seed=seed, score_samples=score_samples, oracle=oracle)
     text = format_samples(frame, style)
     if len(frame) < n:
         messages.print(f"Only {len(frame)} different designs were found in many draws.", highlight=False)
@@ -297,9 +312,15 @@ def sample(
 
 
 @app.command()
-def evaluate(run: RunPath, noise: Noise = None, score_samples: ScoreSamples = False, as_json: AsJson = False) -> None:
+def evaluate(
+    run: RunPath,
+    noise: Noise = None,
+    score_samples: ScoreSamples = False,
+    oracle: NamedOracle = None,
+    as_json: AsJson = False,
+) -> None:
     """Recompute every metric of a run from its checkpoint."""
-    summary = api.evaluate(run, noise=noise, score_samples=score_samples)
+    summary = api.evaluate(run, noise=noise, score_samples=score_samples, oracle=oracle)
     _say_unscored(summary.scored_fraction)
     if as_json:
         print(summary.model_dump_json(indent=2))
@@ -620,6 +641,12 @@ def _sample_files(path: Path) -> list[str]:
 
 def _list(text: str | None) -> list[str] | None:
     return None if text is None else list(_names(text))
+
+
+def _named(oracles: list[str] | None, address: str | None) -> list[str]:
+    """What must be named again to go on with a comparison."""
+    named = [part for name in oracles or () for part in ("--oracle", name)]
+    return named if address is None else [*named, "--address", address]
 
 
 def _task_list(text: str | None) -> list[str] | None:

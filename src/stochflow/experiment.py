@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pandas as pd
 import torch
@@ -38,6 +38,7 @@ from stochflow.objectives.expected_balance import ExpectedBalance
 from stochflow.objectives.planned import PlannedKL
 from stochflow.objectives.subtrajectory_balance import SubtrajectoryBalance
 from stochflow.objectives.trajectory_balance import TrajectoryBalance
+from stochflow.oracles.task import Named
 from stochflow.parallel import Team, TeamTrainer
 from stochflow.planning.histories import HistoryMemory
 from stochflow.planning.memory import ScoreMemory
@@ -137,13 +138,13 @@ class Experiment:
 def build(
     config: Config,
     network: FlowNetwork | None = None,
-    function: Callable[..., Any] | None = None,
+    function: Named = None,
     team: Team | None = None,
 ) -> Experiment:
     """Everything a config asks for, freshly initialised, or with a network that was trained before.
 
     Args:
-        function: the oracle itself, where it cannot be imported by its name.
+        function: the oracle as the user has named it, without which it is never imported; or the oracle itself.
         team: the processes that share the run.
     """
     if team is not None and config.objective.kind in RIVALS:
@@ -195,9 +196,7 @@ def build(
     return Experiment(config, task, channel, truth, trainer, reference)
 
 
-def restore(
-    directory: RunDirectory, config: Config, function: Callable[..., Any] | None = None, team: Team | None = None
-) -> Experiment:
+def restore(directory: RunDirectory, config: Config, function: Named = None, team: Team | None = None) -> Experiment:
     """The experiment of a run directory in the state of its newest checkpoint."""
     experiment = build(config, function=function, team=team)
     if team is None or team.leads:

@@ -1,6 +1,7 @@
 """Files that are either whole or absent."""
 
 import contextlib
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -29,6 +30,15 @@ def write_atomically(path: Path, content: bytes | str) -> None:
             os.unlink(temporary)
         raise
     sync_folder(path.parent)
+
+
+def read_limited(path: Path, most: int) -> bytes:
+    """The whole of a file, or an OSError if it has more than `most` bytes; a file without an end included."""
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most / 2**20:,.0f} MB", str(path))
+    return data
 
 
 def sync_folder(folder: Path) -> None:

@@ -20,6 +20,7 @@ from stochflow.files import write_atomically
 
 CONFIG = "config.yaml"
 TABLE = "table.csv"
+REFERENCE = "reference.txt"
 PROFILE = "profile.txt"
 PAID = "oracle.sqlite*"
 SEQUENCE = "sequence"
@@ -34,11 +35,19 @@ class RunDirectory:
         self._metrics = path / "metrics.jsonl"
 
     @classmethod
-    def create(cls, path: Path, config: Config, overwrite: bool, table: str | None = None) -> "RunDirectory":
+    def create(
+        cls,
+        path: Path,
+        config: Config,
+        overwrite: bool,
+        table: str | None = None,
+        reference: str | None = None,
+    ) -> "RunDirectory":
         """A new run directory; an old run is replaced only if asked, and anything else is never touched.
 
-        A `table` is kept in it as CSV, under the name that the config's `table.file` must have.
+        A `table` is kept in it as CSV and a `reference` as text, whatever the config says of where they came from.
         """
+        config = _with_files_in(config, Path())
         check_free(path, overwrite)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,6 +58,8 @@ class RunDirectory:
                 write_atomically(fresh / CONFIG, dump_yaml(config))
                 if table is not None:
                     write_atomically(fresh / TABLE, table)
+                if reference is not None:
+                    write_atomically(fresh / REFERENCE, reference)
                 write_atomically(fresh / "versions.json", json.dumps(versions(), indent=2) + "\n")
                 # replacing a run must not make anybody pay again for what it knew
                 for paid in path.glob(PAID):
@@ -73,15 +84,22 @@ class RunDirectory:
             raise DataError(f"{path} is not a run directory; give the --out of an earlier `stochflow train`")
         if not (path / CONFIG).is_file():
             raise DataError(f"{path} has no {CONFIG}, so it is not a complete run; train again with another --out")
+        _check_inside(path)
         return cls(path)
 
     def config(self) -> Config:
-        """The settings of the run; a table's copy under its path from here, wherever the run was moved to."""
-        return _with_table_at(resolve([read_yaml(self.path / CONFIG)]), str(self.path / TABLE))
+        """The settings of the run; the copies of files under their paths from here, wherever the run was moved to."""
+        config = resolve([read_yaml(self.path / CONFIG)])
+        if config.channel.file is not None:
+            raise DataError(
+                f"the {CONFIG} in {self.path} names the channel file {config.channel.file}, and a run reads nothing "
+                "outside of its folder; write the matrix itself into it as channel.matrix"
+            )
+        return _with_files_in(config, self.path)
 
     def rewrite_config(self, config: Config) -> None:
         """Record a config that changed on resume."""
-        write_atomically(self.path / CONFIG, dump_yaml(_with_table_at(config, TABLE)))
+        write_atomically(self.path / CONFIG, dump_yaml(_with_files_in(config, Path())))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         with self._metrics.open("a", encoding="utf-8") as file:
@@ -110,6 +128,9 @@ class RunDirectory:
     def write_summary(self, summary: Summary) -> None:
         write_atomically(self.path / "summary.json", summary.model_dump_json(indent=2) + "\n")
 
+    def write_reference(self, text: str) -> None:
+        write_atomically(self.path / REFERENCE, text)
+
     def write_profile(self, text: str) -> None:
         write_atomically(self.path / PROFILE, text)
 
@@ -135,10 +156,24 @@ class RunDirectory:
         return records
 
 
-def _with_table_at(config: Config, file: str) -> Config:
-    if config.table.file is None:
-        return config
-    return config.model_copy(update={"table": config.table.model_copy(update={"file": file})})
+def _with_files_in(config: Config, folder: Path) -> Config:
+    """The config with the run's own copies of its table and reference: nothing outside of a run is ever read for it."""
+    table, evaluation = config.table, config.evaluation
+    if table.file is not None:
+        table = table.model_copy(update={"file": str(folder / TABLE)})
+    if evaluation.reference is not None:
+        evaluation = evaluation.model_copy(update={"reference": str(folder / REFERENCE)})
+    return config.model_copy(update={"table": table, "evaluation": evaluation})
+
+
+def _check_inside(path: Path) -> None:
+    """Refuse links that lead out of a run directory, to be read or written, and what is neither file nor folder."""
+    root = os.path.realpath(path)
+    for found in [*path.iterdir(), *(path / "checkpoint").glob("*")]:
+        if found.is_symlink() and not Path(os.path.realpath(found)).is_relative_to(root):
+            raise DataError(f"{found} is a link that leads out of the run directory; put the file itself there")
+        if os.path.exists(found) and not os.path.isfile(found) and not os.path.isdir(found):
+            raise DataError(f"{found} is neither a file nor a folder; remove it")
 
 
 def unwritable(path: Path, error: OSError | ValueError) -> ConfigError:
