@@ -26,6 +26,7 @@ from stochflow.graph_training.experiment import (
 )
 from stochflow.graph_training.truth import GraphTruth
 from stochflow.graphs import configured_graph, is_graph, settings_of
+from stochflow.memory import require
 from stochflow.methods import method_settings
 from stochflow.oracles.task import PREFIX, Named, function_name
 from stochflow.parallel import Team, joined
@@ -51,6 +52,7 @@ Function = Callable[[list[str]], Any]
 # what may differ when a run is continued: how long, where and how it is watched, but not what is learned
 _FREE_ON_RESUME = {"budget", "device", "threads", "evaluation", "checkpoint_every"}
 _CHUNK = 4096
+_BYTES_PER_DESIGN = 400  # two strings and three numbers, and the text that is made of them
 _MIN_NEW_SHARE = 0.005
 _MIN_MEASURED_SHARE = 0.01
 _COUNTABLE = 1e300
@@ -104,6 +106,7 @@ class Run:
         """
         if n < 1:
             raise ConfigError(f"cannot draw {n} designs; give a number of at least 1")
+        require({f"{n:,} designs": float(n) * _BYTES_PER_DESIGN}, "draw fewer at a time, each time with another seed")
         if is_graph(self.config.task):
             return self._objects(n, unique, noise, seed)
         experiment = self.experiment()
@@ -535,16 +538,19 @@ def _begin(
 
 def _drawn(draws: Callable[[int], pd.DataFrame], n: int, unique: str | None) -> pd.DataFrame:
     """n rows of draws, or as many with different entries in the column `unique` as can be found in reasonable time."""
-    designs = pd.DataFrame()
-    while len(designs) < n:
-        size = _CHUNK if unique else min(_CHUNK, n - len(designs))
-        before = len(designs)
-        designs = pd.concat([designs, draws(size)], ignore_index=True)
-        if unique:
-            designs = designs.drop_duplicates(unique, ignore_index=True)
-            if len(designs) - before < _MIN_NEW_SHARE * size:
-                break
-    return designs.head(n)
+    if unique is None:
+        sizes = [min(_CHUNK, n - start) for start in range(0, n, _CHUNK)]
+        return pd.concat([draws(size) for size in sizes], ignore_index=True)
+    parts: list[pd.DataFrame] = []
+    seen: set[str] = set()
+    while len(seen) < n:
+        fresh = draws(_CHUNK).drop_duplicates(unique)
+        fresh = fresh[~fresh[unique].isin(seen)]
+        parts.append(fresh)
+        seen.update(fresh[unique])
+        if len(fresh) < _MIN_NEW_SHARE * _CHUNK:
+            break
+    return pd.concat(parts, ignore_index=True).head(n)
 
 
 def _reopen(

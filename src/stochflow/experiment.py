@@ -31,6 +31,7 @@ from stochflow.models.body import MAX_BUCKETS, num_rows
 from stochflow.models.dynamics import Dynamics, DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.transformer import TransformerBody
+from stochflow.needs import check_needs, check_network
 from stochflow.objectives.base import Learner, Objective
 from stochflow.objectives.detailed_balance import DetailedBalance
 from stochflow.objectives.divergence import BootstrappedKL, TrajectoryKL
@@ -151,11 +152,13 @@ def build(
         raise ConfigError(f"'{config.method}' cannot be shared out among processes; start it without torchrun")
     task = configured_task(config, function)
     _check_alphabet(task, config)
+    check_needs(config, task.num_tokens, task.length)
     channel = configured_channel(config.channel, task)
     reward = Reward(**config.reward.model_dump())
     device = choose_device(config.device)
     generators = Generators(config.seed)
     if network is None:
+        check_network(lambda: make_network(config.model, task))
         network = make_network(config.model, task)
         network.initialise(generators["init"])
     if isinstance(task, ConstrainedTask):

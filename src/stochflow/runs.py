@@ -16,7 +16,7 @@ from stochflow.checkpoint import load_checkpoint, save_checkpoint
 from stochflow.config import Config, dump_yaml, read_yaml, resolve
 from stochflow.errors import ConfigError, DataError
 from stochflow.evaluation import Summary
-from stochflow.files import write_atomically
+from stochflow.files import read_limited, write_atomically
 
 CONFIG = "config.yaml"
 TABLE = "table.csv"
@@ -24,6 +24,7 @@ REFERENCE = "reference.txt"
 PROFILE = "profile.txt"
 PAID = "oracle.sqlite*"
 SEQUENCE = "sequence"
+_MOST_METRICS = 512 * 2**20
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
 
 
@@ -136,7 +137,7 @@ class RunDirectory:
 
     def summary(self) -> Summary:
         try:
-            return Summary.model_validate_json((self.path / "summary.json").read_bytes())
+            return Summary.model_validate_json(read_limited(self.path / "summary.json", 2**20))
         except OSError:
             raise DataError(f"{self.path} has no summary yet; finish it with --resume") from None
         except ValueError:
@@ -146,10 +147,14 @@ class RunDirectory:
         if not self._metrics.exists():
             return []
         records = []
-        for line in self._metrics.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            text = read_limited(self._metrics, _MOST_METRICS).decode("utf-8", errors="replace")
+        except OSError as error:
+            raise DataError(f"{self._metrics} cannot be read ({error.strerror}); restore or remove it") from None
+        for line in text.splitlines():
             try:
                 record = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue  # a line cut short when the machine stopped; its step is made again
             if isinstance(record, dict) and isinstance(record.get("step"), int):
                 records.append(record)
