@@ -12,7 +12,7 @@ from stochflow import channels
 from stochflow.channels import Channel
 from stochflow.config import ChannelConfig, parse_yaml, read_yaml_text
 from stochflow.errors import ConfigError, DataError
-from stochflow.files import read_limited
+from stochflow.files import check_columns, read_limited
 
 _MAX_BYTES = 8 * 2**20
 
@@ -89,8 +89,9 @@ def read_matrix(path: Path) -> torch.Tensor:
     """A K×K table from CSV without a header, or one or several from YAML; float64."""
     try:
         if path.suffix == ".csv":
-            data = io.BytesIO(read_limited(path, _MAX_BYTES))
-            content: Any = pd.read_csv(data, header=None).to_numpy(dtype=float, copy=True)
+            data = read_limited(path, _MAX_BYTES)
+            check_columns(data)
+            content: Any = pd.read_csv(io.BytesIO(data), header=None).to_numpy(dtype=float, copy=True)
         else:
             content = parse_yaml(read_yaml_text(path))
             content = content["matrix"] if isinstance(content, dict) else content

@@ -51,6 +51,7 @@ messages = Console(stderr=True, emoji=False)
 
 _INTERRUPTED = 130
 _FEW_LETTERS = 6
+_MOST_SHOWN = 4000
 NOISE_HELP = (
     "Slip probability in [0, 1), none, dna-synthesis[:rate], one slip per position (0.1,0.2,…), "
     "or a .csv or .yaml confusion matrix."
@@ -507,8 +508,7 @@ def forecast(
 
         forecasts, forecaster = forecast_file(request, show)
     for problem in forecaster.problems.values():
-        plain = "".join(letter if letter.isprintable() else " " for letter in problem)
-        messages.print(f"Left out: {escape(plain)}", highlight=False, soft_wrap=True)
+        messages.print(f"Left out: {escape(_plain(problem))}", highlight=False, soft_wrap=True)
     if save is not None:
         forecaster.save(save)
     guided = f"{forecaster.network} network on {forecaster.trust:.0%} of the paths"
@@ -581,6 +581,10 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has enough; Python would complain at exit
         sys.exit(0)
+    except (MemoryError, RuntimeError) as error:  # torch has no class of its own for it on a CPU
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
+        _fail("there is not enough memory for this; choose smaller numbers, or free some", 2)
     except OSError as error:
         _fail(f"{error.filename or 'a file'}: {error.strerror}; free the space or choose another place", 1)
     if code == _INTERRUPTED:  # typer turns Ctrl-C into this code without a word
@@ -589,12 +593,18 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    messages.print(f"[bold red]Error:[/] {escape(' '.join(message.split()))}", highlight=False, soft_wrap=True)
+    messages.print(f"[bold red]Error:[/] {escape(_plain(message))}", highlight=False, soft_wrap=True)
     sys.exit(code)
 
 
+def _plain(text: str) -> str:
+    """On one line and without what a terminal would obey, whatever file it was taken from; not endless either."""
+    shown = "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split()))
+    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
+
+
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    messages.print(f"[yellow]Warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True)
+    messages.print(f"[yellow]Warning:[/] {escape(_plain(str(message)))}", highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -205,13 +205,22 @@ def restore(directory: RunDirectory, config: Config, function: Named = None, tea
     if team is None or team.leads:
         experiment.task.open(directory.path)
     state = directory.load_checkpoint()
+    load_state(experiment.trainer, state, directory)
+    return experiment
+
+
+def load_state(trainer: Loop, state: dict[str, torch.Tensor], directory: RunDirectory) -> None:
+    """Take up a checkpoint, or say that it cannot be this run's."""
     try:
-        experiment.trainer.load_state_dict(state)
-    except (KeyError, ValueError, RuntimeError, IndexError):
+        trainer.load_state_dict(state)
+        if not all(
+            bool(weight.isfinite().all()) for part in trainer.modules().values() for weight in part.parameters()
+        ):
+            raise ValueError("weights that are no numbers")
+    except (KeyError, ValueError, RuntimeError, IndexError, TypeError, OverflowError, AttributeError):
         raise DataError(
             f"the checkpoint in {directory.path} does not fit its config.yaml; restore the config or train again"
         ) from None
-    return experiment
 
 
 def make_memory(task: Task, reward: Reward | None) -> ScoreMemory:

@@ -1,10 +1,14 @@
 """Files that are either whole or absent."""
 
 import contextlib
+import csv
 import errno
+import io
 import os
 import tempfile
 from pathlib import Path
+
+MAX_COLUMNS = 5000
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
@@ -39,6 +43,18 @@ def read_limited(path: Path, most: int) -> bytes:
     if len(data) > most:
         raise OSError(errno.EFBIG, f"it has more than {most / 2**20:,.0f} MB", str(path))
     return data
+
+
+def check_columns(source: Path | bytes, separator: str = ",") -> None:
+    """Raise a ValueError for a table with so many columns that reading its header takes minutes."""
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+        lines = io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="")
+        try:
+            first = next(csv.reader(lines, delimiter=separator), [])
+        except csv.Error as error:
+            raise ValueError(str(error)) from None
+    if len(first) > MAX_COLUMNS:
+        raise ValueError(f"it has {len(first):,} columns, and {MAX_COLUMNS:,} are the most there may be")
 
 
 def sync_folder(folder: Path) -> None:

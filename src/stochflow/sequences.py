@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from stochflow.errors import DataError
-from stochflow.files import read_limited
+from stochflow.files import check_columns, read_limited
 
 MAX_BYTES = 64 * 2**20
 
@@ -20,6 +20,7 @@ def read_sequences(path: Path) -> list[str]:
         raise DataError(f"{path} cannot be read ({error}); check the path") from None
     if path.suffix == ".csv":
         try:
+            check_columns(text.encode())
             frame = pd.read_csv(io.StringIO(text), dtype=str)
         except ValueError as error:
             raise DataError(f"{path} is not a CSV table ({' '.join(str(error).split())}); correct it") from None

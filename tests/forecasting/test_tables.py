@@ -1,8 +1,8 @@
 """Reading long tables: what the files may be, and one sentence for each that cannot be used."""
 
 import gzip
-import sys
 import lzma
+import sys
 from pathlib import Path
 from typing import Any
 

@@ -20,6 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stochflow.errors import ConfigError, DataError
+from stochflow.files import check_columns
 from stochflow.forecasting.series import Array
 from stochflow.memory import available
 
@@ -166,6 +167,7 @@ def _open_zip(path: Path) -> IO[bytes]:
 
 def _read_csv(path: Path, columns: Columns) -> pd.DataFrame:
     unpacked = _unpacked(path)
+    check_columns(unpacked)
 
     def table(**options: Any) -> pd.DataFrame:
         return pd.read_csv(io.BytesIO(unpacked) if isinstance(unpacked, bytes) else unpacked, **options)

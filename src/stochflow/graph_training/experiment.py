@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from stochflow.config import ChannelConfig, Config, ConstraintConfig, OracleConfig, TableConfig
-from stochflow.errors import ConfigError, DataError
+from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary
-from stochflow.experiment import choose_device
+from stochflow.experiment import choose_device, load_state
 from stochflow.graph_training.balance import LOSSES, GraphBalance
 from stochflow.graph_training.base import GraphLearner, GraphObjective, ObjectMemory, UniformWalks
 from stochflow.graph_training.dynamics import CountedDynamics, GraphDynamics, KnownGraphDynamics
@@ -119,13 +119,7 @@ def build_graph_experiment(config: Config) -> GraphExperiment:
 def restore_graph_experiment(directory: RunDirectory, config: Config) -> GraphExperiment:
     """The experiment of a run directory in the state of its newest checkpoint."""
     experiment = build_graph_experiment(config)
-    state = directory.load_checkpoint()
-    try:
-        experiment.trainer.load_state_dict(state)
-    except (KeyError, ValueError, RuntimeError, IndexError):
-        raise DataError(
-            f"the checkpoint in {directory.path} does not fit its config.yaml; restore the config or train again"
-        ) from None
+    load_state(experiment.trainer, directory.load_checkpoint(), directory)
     return experiment
 
 

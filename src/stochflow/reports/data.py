@@ -11,7 +11,7 @@ import pandas as pd
 from stochflow.config import Config
 from stochflow.errors import DataError, StochflowError
 from stochflow.evaluation import Summary
-from stochflow.files import read_limited
+from stochflow.files import check_columns, read_limited
 from stochflow.runs import CONFIG, RunDirectory
 
 _MOST_BYTES = 128 * 2**20
@@ -158,8 +158,9 @@ def _samples(path: Path, problems: list[str]) -> pd.DataFrame:
     columns = ["sequence", *SAMPLE_NUMBERS, "drawn"]
     try:
         # objects of a graph take the place of sequences
-        data = io.BytesIO(read_limited(path, _MOST_BYTES))
-        rows = pd.read_csv(data, dtype={"sequence": str, "object": str}, keep_default_na=False)
+        data = read_limited(path, _MOST_BYTES)
+        check_columns(data)
+        rows = pd.read_csv(io.BytesIO(data), dtype={"sequence": str, "object": str}, keep_default_na=False)
         rows = rows.rename(columns={"object": "sequence"})
         rows = rows[["sequence", *SAMPLE_NUMBERS]]
     except FileNotFoundError:
