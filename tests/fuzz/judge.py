@@ -1,4 +1,4 @@
-"""What one hostile input may lead to: success, or one sentence with exit code 2, soon, in little memory, and no code run."""
+"""What a hostile input may lead to: success, or one sentence with exit code 2, soon, in little memory, no code run."""
 
 import contextlib
 import io
@@ -22,28 +22,32 @@ MEMORY = 2 * 2**30
 # nothing may read this folder, or import the module in it
 OUTSIDE = "outside"
 EVIL = "evil_module_of_a_stranger"
-_CODE = (
-    "os.system",
-    "os.exec",
-    "os.posix_spawn",
-    "subprocess.Popen",
-    "os.fork",
-    "os.spawn",
-    "pty.spawn",
-    "ctypes.dlopen",
-)
+_CODE = {
+    *("os.system", "os.exec", "os.posix_spawn", "os.fork", "os.spawn", "pty.spawn"),
+    *("subprocess.Popen", "pickle.find_class"),
+}
+_LOOKS = {"open", "sqlite3.connect", "os.listdir", "os.scandir", "os.rename", "os.remove", "os.truncate"}
 
 
 class Hang(BaseException):
     """Raised by the alarm; nothing that is meant to be caught."""
 
 
+class RefusedError(Exception):
+    """One sentence and exit code 2, as it should be."""
+
+
 class Watch:
     """Hears from the interpreter itself what is opened, imported and started while an input is at work."""
 
-    def __init__(self, secret: Path) -> None:
-        self._secret, self.seen, self._active = str(secret), "", False
+    def __init__(self) -> None:
+        self._secret, self._active = "", False
+        self.seen, self.num_refused = "", 0
         sys.addaudithook(self._hear)
+
+    def begin(self, secret: Path | None) -> None:
+        """Count anew; nothing may open the folder `secret`."""
+        self._secret, self.num_refused = str(secret or ""), 0
 
     @contextlib.contextmanager
     def active(self) -> Iterator[None]:
@@ -56,9 +60,9 @@ class Watch:
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self._active:
             return
-        if event in _CODE or (event == "import" and arguments[0] == EVIL):
-            self.seen = f"{event} {arguments!r:.200}"
-        elif event in ("open", "sqlite3.connect", "os.listdir") and self._secret in os.fsdecode(_path(arguments)):
+        started = event in _CODE or (event == "import" and arguments[0] == EVIL)
+        looked = bool(self._secret) and event in _LOOKS and self._secret in os.fsdecode(_path(arguments))
+        if started or looked:
             self.seen = f"{event} {arguments!r:.200}"
 
 
@@ -90,7 +94,11 @@ def problem_of(call: Callable[[], str], watch: Watch) -> str:
             warnings.simplefilter("always")
             problem = call()
         return problem or (f"it reached what it must not: {watch.seen}" if watch.seen else "")
+    except RefusedError:
+        watch.num_refused += 1
+        return f"it reached what it must not: {watch.seen}" if watch.seen else ""
     except StochflowError as error:
+        watch.num_refused += 1
         return not_a_sentence(str(error)) or (f"it reached what it must not: {watch.seen}" if watch.seen else "")
     except Hang:
         return "it took more than 10 s: " + "".join(traceback.format_exc()[-1500:])
@@ -105,7 +113,7 @@ def not_a_sentence(text: str) -> str:
     """Why an error is not one line that can be shown in a terminal; empty if it is."""
     if not text.strip():
         return "its error is empty"
-    if "Traceback" in text or "\x1b" in text or len(text) > 20_000:
+    if "Traceback" in text or len(text) > 20_000:
         return f"its error is no sentence: {text[:300]!r}"
     return ""
 
@@ -125,7 +133,10 @@ def command(*words: str) -> Callable[[], str]:
             code = ended.code
         finally:
             warnings.showwarning = before
-        return _verdict(code, out.getvalue(), err.getvalue())
+        problem = _verdict(code, out.getvalue(), err.getvalue())
+        if code == 2 and not problem:
+            raise RefusedError
+        return problem
 
     return call
 

@@ -19,7 +19,7 @@ import yaml
 import stochflow
 from stochflow import api, cli
 from stochflow.channel_config import make_channel
-from stochflow.config import Config, read_yaml
+from stochflow.config import Config
 from stochflow.experiment import reference_tokens
 from stochflow.forecasting import StochflowForecaster
 from stochflow.forecasting.frame import Columns, Encoder
@@ -27,7 +27,6 @@ from stochflow.forecasting.storage import _seal
 from stochflow.forecasting.tables import read_frame
 from stochflow.sweeps import compare
 from stochflow.sweeps.plan import plan, specify
-from stochflow.task_config import configured_channel
 from stochflow.tasks import make_task
 from tests.fuzz.judge import EVIL, OUTSIDE, command
 from tests.fuzz.mutations import (
@@ -63,7 +62,7 @@ CONFIGS: list[dict[str, Any]] = [
     {"task": "hypergrid:2,4", "method": "sgfn-tb", "budget": {"steps": 3}},
     {"task": "ehrlich:4,8,2,2", "method": "mars", "chains": {"kept": 64}, "constraints": {"forbid": ["AB"]}},
     {"task": f"oracle:{EVIL}:score", "oracle": {"length": 6, "alphabet": "dna", "cache": "outside/x.sqlite"}},
-    {"task": "gym:FrozenLake-v1:horizon=3", "method": "sgfn-db"},
+    {"task": "gym:FrozenLake-v1:horizon=20", "method": "sgfn-db"},
     {"task": "bits:16,2", "model": {"body": "transformer", "width": 8, "heads": 2}, "exploration": {"epsilon": 0.1}},
 ]
 TABLE = [["sequence", "a", "b"]] + [[s, str(n / 7), str(n / 9)] for n, s in enumerate(["ACGT", "ACGA", "CCCC", "GATT"])]
@@ -74,8 +73,25 @@ MATRIX = [["0.9", "0.1"], ["0.2", "0.8"]]
 SPECIFICATIONS: list[dict[str, Any]] = [
     {"tasks": ["bits:8,1"], "methods": ["sgfn-db", "random"], "noise": [0.1, "none"], "seeds": 2, "trajectories": 16},
     {"tasks": ["bits:8,1", "hypergrid:2,3"], "seeds": 1, "settings": SMALL, "track": [], "engine": "local"},
-    {"noise": ["0.1,0.2", "dna-synthesis:0.1", "matrix.yaml"], "retries": 1, "stack": True, "jobs": 2, "address": None},
+    {"tasks": ["bits:8,1"], "methods": ["all"], "noise": [0.1, 0.2, 0.3], "seeds": 3},
+    {"tasks": ["bits:8,1"], "noise": ["matrix.yaml", 0.5], "retries": 1, "stack": True, "jobs": 2, "address": None},
 ]
+
+
+def share_of_a(designs: list[str]) -> list[float]:
+    return [design.count("A") / len(design) for design in designs]
+
+
+RUNS: dict[str, dict[str, Any]] = {
+    "balance": {"task": "bits:8,1", "method": "sgfn-db"},
+    "planned": {"task": "bits:8,1", "method": "sgfn-kl", "settings": ["evaluation.reference=known.txt"]},
+    "chains": {"task": "bits:8,1", "method": "mcmc"},
+    "graph": {"task": "hypergrid:2,3", "method": "sgfn-db"},
+    "table": {"table": "good.csv", "score_column": "a", "method": "gfn-tb"},
+    "oracle": {"oracle": share_of_a, "length": 5, "alphabet": "dna", "method": "sgfn-db"},
+}
+# in these the folder `outside` must not be read, because a run and not the user names it
+CONFINED = {"checkpoint", "run_directory", "report", "cache"}
 
 
 @dataclass
@@ -90,8 +106,8 @@ class Workshop:
         (self.path / name).write_bytes(data)
         return name
 
-    def prepare(self) -> None:
-        """A secret outside, a module that must not run, and the good files."""
+    def prepare(self, kinds: set[str]) -> None:
+        """A secret outside, a module that must not run, and the good files; what takes memory is made now."""
         (self.path / OUTSIDE).mkdir()
         (self.path / OUTSIDE / "secret.csv").write_text("sequence,score\nSECRET,1\nTERCES,2\n")
         (self.path / f"{EVIL}.py").write_text("raise SystemExit('a stranger has run code')\n")
@@ -99,20 +115,16 @@ class Workshop:
         self.write("series.csv", _csv(SERIES))
         self.write("matrix.yaml", b"- [0.9, 0.1]\n- [0.2, 0.8]\n")
         self.write("known.txt", b"01010101\n00000000\n")
+        for name in RUNS if kinds & CONFINED else ["balance"] if "arguments" in kinds else []:
+            self.run(name)
+        if "forecaster" in kinds:
+            self.saved_forecaster()
 
     def run(self, name: str) -> Path:
         """A small finished run of a kind, trained when it is first asked for."""
         if name not in self.runs:
-            given: dict[str, dict[str, Any]] = {
-                "balance": {"task": "bits:8,1", "method": "sgfn-db"},
-                "planned": {"task": "bits:8,1", "method": "sgfn-kl", "settings": ["evaluation.reference=known.txt"]},
-                "chains": {"task": "bits:8,1", "method": "mcmc"},
-                "graph": {"task": "hypergrid:2,3", "method": "sgfn-db"},
-                "table": {"table": "good.csv", "score_column": "a", "method": "gfn-tb"},
-                "oracle": {"oracle": share_of_a, "length": 5, "alphabet": "dna", "method": "sgfn-db"},
-            }
             out = self.path / "good" / name
-            self.runs[name] = stochflow.train(config=SMALL, steps=2, out=out, **given[name]).path
+            self.runs[name] = stochflow.train(config=SMALL, steps=2, out=out, **RUNS[name]).path
         return self.runs[name]
 
     def copy(self, name: str) -> Path:
@@ -132,10 +144,6 @@ class Workshop:
 
 def _csv(rows: list[list[str]]) -> bytes:
     return ("\n".join(",".join(row) for row in rows) + "\n").encode()
-
-
-def share_of_a(designs: list[str]) -> list[float]:
-    return [design.count("A") / len(design) for design in designs]
 
 
 def done(*_: object) -> str:
@@ -429,7 +437,8 @@ def cache(shop: Workshop, random: Random) -> Call:
                 "ALTER TABLE scores RENAME COLUMN score TO other",
                 "CREATE VIEW more AS SELECT * FROM scores",
                 "CREATE TRIGGER t AFTER INSERT ON scores BEGIN DELETE FROM scores; END",
-                "DROP TABLE scores; CREATE VIEW scores AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+                "DROP TABLE scores; CREATE VIEW scores AS WITH RECURSIVE n(i) AS "
+                "(SELECT 1 UNION ALL SELECT i + 1 FROM n) "
                 "SELECT 'o' AS oracle, 'd' AS design, i AS score, 'p' AS payer FROM n",
             ],
         )
@@ -547,5 +556,3 @@ KINDS: dict[str, Callable[[Workshop, Random], Call]] = {
     "forecaster": forecaster,
     "arguments": arguments,
 }
-# in these the folder `outside` must not be read, because a run and not the user names it
-CONFINED = {"checkpoint", "run_directory", "report", "cache"}

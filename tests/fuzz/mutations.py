@@ -11,7 +11,7 @@ import yaml
 Random = np.random.Generator
 
 NUMBERS: list[Any] = [
-    *(0, 1, -1, 2, 3, 7, 255, 256, 2**31, 2**63, 2**64, 10**9, 10**12, 10**15, 10**30, 10**400, -(10**12)),
+    *(0, 1, -1, 2, 3, 7, 255, 256, 10_000, 2**31, 2**63, 2**64, 10**9, 10**12, 10**15, 10**30, 10**400, -(10**12)),
     *(0.0, -0.0, 1e-320, 1e-300, 0.5, 0.999999999, 1.0, 1.5, 1e6, 1e300, 1.7e308, -0.1),
     *(float("nan"), float("inf"), float("-inf")),
 ]
@@ -92,6 +92,19 @@ def value(random: Random) -> Any:
     return copy.deepcopy(pick(random, pick(random, [NUMBERS, TEXTS, TREES])))
 
 
+def alike(old: Any, random: Random) -> Any:
+    """Another value of the same kind, which gets further than one of another."""
+    if isinstance(old, bool):
+        return not old
+    if isinstance(old, int):
+        return pick(random, [number for number in NUMBERS if isinstance(number, int)])
+    if isinstance(old, float):
+        return pick(random, [number for number in NUMBERS if isinstance(number, float)])
+    if isinstance(old, list):
+        return pick(random, [old * 2, old[:1], old[::-1], [*old, value(random)], old * 1000])
+    return pick(random, TEXTS)
+
+
 def places(tree: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Where something stands in nested settings."""
     inside = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
@@ -101,13 +114,15 @@ def places(tree: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 def changed(tree: Any, random: Random) -> Any:
     """Nested settings with a few of them replaced, removed, renamed, nested or added."""
     tree = copy.deepcopy(tree)
-    for _ in range(int(random.integers(1, 4))):
+    for _ in range(int(pick(random, [0, 1, 1, 1, 2, 3]))):
         *above, last = pick(random, [place for place in places(tree) if place] or [("x",)])
         owner = tree
         for key in above:
             owner = owner[key]
-        action = int(random.integers(6))
-        if isinstance(owner, dict) and action == 0:
+        action = int(random.integers(9))
+        if action > 5 and isinstance(owner, dict):
+            owner[last] = alike(owner.get(last), random)
+        elif isinstance(owner, dict) and action == 0:
             owner.pop(last, None)
         elif isinstance(owner, dict) and action == 1:
             owner[pick(random, TEXTS)] = owner.pop(last, None)

@@ -315,7 +315,7 @@ def _check_range(column: Column) -> None:
 
 
 def _no_date(uid: str, name: str, value: object) -> str:
-    if pd.isna(value):  # type: ignore[call-overload]  # a scalar of any kind
+    if pd.api.types.is_scalar(value) and pd.isna(value):  # type: ignore[call-overload]  # of any kind
         return f"series '{uid}': a row has no {name}; give its time or drop the row"
     return f"series '{uid}': '{value}' in {name} is no date; write dates as 2024-01-31 or 2024-01-31 23:00, or integers"
 

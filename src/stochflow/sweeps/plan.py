@@ -1,6 +1,7 @@
 """From the specification of a comparison to its runs, all checked before the first one starts."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from stochflow.tasks import TASKS
 
 SPECIFICATION = "sweep.yaml"
 RUNS = "runs"
+_MAX_RUNS = 20_000
 _EXTENDED = ("tasks", "methods", "noise")
 _FIXED = ("trajectories", "settings")
 # what the sweep itself sets for every run, with the option that does it
@@ -143,10 +145,13 @@ def plan(spec: SweepConfig, oracles: Sequence[str] = ()) -> list[PlannedRun]:
     Args:
         oracles: names of those that the user has named.
     """
+    num_runs = len(spec.tasks) * len(spec.noise) * len(spec.methods) * spec.seeds
+    if num_runs > _MAX_RUNS:
+        raise ConfigError(f"these would be {num_runs:,} runs, and {_MAX_RUNS:,} are the most; leave something out")
     runs = list(_runs(spec, oracles))
-    names = [run.name for run in runs]
+    names = Counter(run.name for run in runs)
     for run in runs[:: spec.seeds]:
-        if names.count(run.name) > 1:
+        if names[run.name] > 1:
             raise ConfigError(
                 f"two runs would be called {run.name}; leave one of the channels away, or rename its matrix file"
             )
@@ -195,10 +200,11 @@ def _runs(spec: SweepConfig, oracles: Sequence[str]) -> Iterator[PlannedRun]:
                 config, _ = with_table_pinned(api.resolve_config([spec.settings, layer]))
                 _check_surroundings(spec, config, named_oracle(task_name, oracles))
                 label = noise if config.channel.file is None else Path(config.channel.file).stem
+                inside = with_matrix_inside(config.channel)
                 for seed in range(spec.seeds):
                     seeded = config.model_copy(update={"seed": seed})
                     name = api.default_path(seeded).name
-                    whole = seeded.model_copy(update={"channel": with_matrix_inside(seeded.channel)})
+                    whole = seeded.model_copy(update={"channel": inside})
                     yield PlannedRun(name, task_name, method, label, seed, whole)
 
 
