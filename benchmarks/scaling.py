@@ -185,7 +185,7 @@ def oracle(num_designs: int = 256) -> pd.DataFrame:
     alone = 1.0 / sleeping_oracle.SECONDS
     for workers in (1, 2, 4, 8):
         config = OracleConfig(length=8, alphabet="dna", workers=workers, batch_size=8)
-        task = OracleTask("benchmarks.sleeping_oracle:score", config)
+        task = OracleTask("benchmarks.sleeping_oracle:score", config, "benchmarks.sleeping_oracle:score")
         digits = torch.arange(4**8).unsqueeze(-1) // 4 ** torch.arange(8) % 4
         seconds = []
         with tempfile.TemporaryDirectory() as folder:

@@ -137,6 +137,16 @@ def test_a_reference_file_gives_the_novelty(tmp_path: Path) -> None:
     )
     distances = [sum(letter != "A" for letter in sequence) for sequence in run.sample(50)["sequence"]]
     assert run.summary.novelty == pytest.approx(sum(distances) / 50)
+    # the run has its own copy, and a config that names another file is not believed
+    reference.unlink()
+    assert run.evaluate() == run.summary
+    text = (run.path / "config.yaml").read_text(encoding="utf-8")
+    (run.path / "config.yaml").write_text(text.replace("reference: reference.txt", "reference: /etc/passwd"))
+    assert stochflow.evaluate(run.path) == run.summary
+    reference.write_text("CCCCCCCC\n", encoding="utf-8")
+    again = stochflow.train(out=run.path, resume=True, steps=2, settings=[f"evaluation.reference={reference}"])
+    assert (run.path / "reference.txt").read_text(encoding="utf-8") == "CCCCCCCC\n"
+    assert again.evaluate() == again.summary
 
 
 def test_exact_needs_no_training() -> None:
@@ -218,7 +228,7 @@ def test_compare_takes_the_options_of_the_command_line() -> None:
     function = defaults(stochflow.compare)
     assert function.pop("listen") is None
     assert command.pop("as_json") is False
-    for repeatable in ("settings", "track"):
+    for repeatable in ("settings", "track", "oracle"):
         assert function.pop(repeatable) == ()
         assert command.pop(repeatable) is None
     assert list(command) == list(function)
@@ -229,7 +239,7 @@ def test_sample_evaluate_and_exact_take_the_options_of_the_command_line() -> Non
     command = defaults(cli.sample)
     for printed_only in ("run", "style", "out"):
         command.pop(printed_only)
-    function = defaults(api.Run.sample)
+    function = defaults(api.Run.sample) | {"oracle": defaults(api.sample)["oracle"]}
     function.pop("self")
     assert command == function
 

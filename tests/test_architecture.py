@@ -13,9 +13,9 @@ SOURCE = Path(stochflow.__file__).parent
 # From first to last. A module may import from earlier lines and from its own folder, not from its neighbours.
 ORDER = [
     ["errors"],
-    ["seeding", "logmath", "files", "kmers", "metrics", "optional"],
+    ["seeding", "logmath", "files", "kmers", "memory", "metrics", "optional"],
     ["channels", "tasks", "config", "methods", "sequences", "checkpoint", "pages"],
-    ["enumerated", "models", "channel_config", "oracles", "constraints", "lengths"],
+    ["enumerated", "models", "channel_config", "needs", "oracles", "constraints", "lengths"],
     ["graphs", "trajectory"],
     ["planning", "rollout", "task_config", "replay"],
     ["policies"],

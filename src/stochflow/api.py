@@ -29,13 +29,15 @@ from stochflow.graph_training.experiment import (
 )
 from stochflow.graph_training.truth import GraphTruth
 from stochflow.graphs import configured_graph, is_graph, settings_of
+from stochflow.memory import require
 from stochflow.methods import method_settings
-from stochflow.oracles.task import PREFIX, function_name
+from stochflow.oracles.task import PREFIX, Named, function_name
 from stochflow.parallel import Team, joined
 from stochflow.profiling import Profiled
 from stochflow.reports.page import write_report
 from stochflow.runs import CONFIG, TABLE, RunDirectory, check_free, recover
 from stochflow.seeding import Generators
+from stochflow.sequences import read_sequences
 from stochflow.stacking.run import Part, run_stacked
 from stochflow.task_config import (
     configured_channel,
@@ -55,15 +57,21 @@ Function = Callable[[list[str]], Any]
 # what may differ when a run is continued: how long, where and how it is watched, but not what is learned
 _FREE_ON_RESUME = {"budget", "device", "threads", "deterministic", "evaluation", "checkpoint_every"}
 _CHUNK = 4096
+_BYTES_PER_DESIGN = 400  # two strings and three numbers, and the text that is made of them
 _MIN_NEW_SHARE = 0.005
 _MIN_MEASURED_SHARE = 0.01
 _COUNTABLE = 1e300
 
 
 class Run:
-    """A run directory with its trained sampler."""
+    """A run directory with its trained sampler.
 
-    def __init__(self, path: str | Path) -> None:
+    Args:
+        oracle: the score function of the run, or its name: without it scores that were never paid for cannot be had.
+    """
+
+    def __init__(self, path: str | Path, oracle: str | Function | None = None) -> None:
+        self._oracle = None if oracle is None else _oracle_task(oracle)[1]
         self.directory = RunDirectory.open(Path(path))
         self.path = self.directory.path
         self._experiment: experiments.Experiment | None = None
@@ -98,10 +106,12 @@ class Run:
             unique: draw until there are n different sequences, or until fewer than 1 in 200 draws is new.
             noise: another channel than the one of training, as for `train`.
             seed: draws differ by seed; the run's own by default.
-            score_samples: ask the oracle for scores that were never paid for; without it they are NaN.
+            score_samples: ask the oracle, which the run must have been loaded with, for scores that were never paid
+                for; without it they are NaN.
         """
         if n < 1:
             raise ConfigError(f"cannot draw {n} designs; give a number of at least 1")
+        require({f"{n:,} designs": float(n) * _BYTES_PER_DESIGN}, "draw fewer at a time, each time with another seed")
         if is_graph(self.config.task):
             return self._objects(n, unique, noise, seed)
         experiment = self.experiment()
@@ -135,7 +145,7 @@ class Run:
     def experiment(self) -> experiments.Experiment:
         """The parts of the run as its newest checkpoint left them."""
         if self._experiment is None:
-            self._experiment = restore(self.directory, self.config)
+            self._experiment = restore(self.directory, self.config, self._oracle)
         return self._experiment
 
     def graph_experiment(self, noise: float | str | None = None) -> GraphExperiment:
@@ -196,7 +206,8 @@ def train(
 
     Args:
         oracle: "package.module:function" or the function itself, in the place of a task: it takes a list of strings
-            and returns as many numbers that are not negative.
+            and returns as many numbers that are not negative. A config or a run that names one is not enough, for it
+            may be a stranger's: the oracle runs only if it is given here.
         length: letters of a design of the oracle.
         variable_length: let designs of the oracle or the table differ in length, by a stop action.
         min_length, max_length: fewest and most letters; either asks for variable length. A table has its own bounds by
@@ -252,7 +263,7 @@ def train(
     if deterministic:
         flags["deterministic"] = True
     flags = merge(flags, _length_flags(variable_length, min_length, max_length, deletion, duplication))
-    function = None
+    function: Named = None
     if oracle is not None:
         if task is not None:
             raise ConfigError(f"--oracle takes the place of a task; leave out '{task}'")
@@ -280,13 +291,14 @@ def train(
                 experiments.follow(experiment, ended)
         if team is not None:
             team.wait()
-    return Run(directory.path)
+    return Run(directory.path, oracle)
 
 
 def train_stacked(
     configs: Sequence[Settings],
     outs: Sequence[Path],
     *,
+    oracle: str | None = None,
     track: Sequence[str] = (),
     listen: Sequence[experiments.Listener] = (),
     stop: Callable[[], bool],
@@ -297,16 +309,18 @@ def train_stacked(
 
     Args:
         outs: run directory of each.
+        oracle: name of the oracle, where the task is one.
         listen: called after every training step of each run.
         stop: asked before every training step.
     """
     with contextlib.ExitStack() as held:
-        _train_stacked(configs, outs, track, listen, stop, held)
+        _train_stacked(configs, outs, oracle, track, listen, stop, held)
 
 
 def _train_stacked(
     configs: Sequence[Settings],
     outs: Sequence[Path],
+    oracle: str | None,
     track: Sequence[str],
     listen: Sequence[experiments.Listener],
     stop: Callable[[], bool],
@@ -317,10 +331,10 @@ def _train_stacked(
         layers, tracking = [dict(config)], Tracking(track)
         recover(out)
         if any((out / "checkpoint").glob("step-*.json")):
-            directory, experiment = _reopen(out, layers, None, None, held)
+            directory, experiment = _reopen(out, layers, oracle, None, held)
             tracking.start(experiment.config, directory.path, experiment.trainer.step)
         else:  # perhaps it was killed before its first checkpoint: nothing to keep
-            directory, experiment = _begin(out, layers, (out / CONFIG).exists(), None, None, held)
+            directory, experiment = _begin(out, layers, (out / CONFIG).exists(), oracle, None, held)
             tracking.start(experiment.config, directory.path, None)
         opened.append((directory, experiment))
         trackings.append(tracking)
@@ -343,14 +357,22 @@ def _train_stacked(
         tracking.finish(directory.summary())
 
 
-def sample(run: str | Path | Run, n: int = 1000, **options: Any) -> pd.DataFrame:
+def sample(
+    run: str | Path | Run, n: int = 1000, *, oracle: str | Function | None = None, **options: Any
+) -> pd.DataFrame:
     """Designs from a finished run; see `Run.sample`."""
-    return load(run).sample(n, **options)
+    return load(run, oracle).sample(n, **options)
 
 
-def evaluate(run: str | Path | Run, *, noise: float | str | None = None, score_samples: bool = False) -> Summary:
+def evaluate(
+    run: str | Path | Run,
+    *,
+    noise: float | str | None = None,
+    score_samples: bool = False,
+    oracle: str | Function | None = None,
+) -> Summary:
     """Every metric of a run, recomputed from its checkpoint; see `Run.evaluate`."""
-    return load(run).evaluate(noise=noise, score_samples=score_samples)
+    return load(run, oracle).evaluate(noise=noise, score_samples=score_samples)
 
 
 def exact(
@@ -435,9 +457,11 @@ def doctor(run: str | Path | Run) -> list[Diagnosis]:
     return found
 
 
-def load(run: str | Path | Run) -> Run:
-    """A run from its directory."""
-    return run if isinstance(run, Run) else Run(run)
+def load(run: str | Path | Run, oracle: str | Function | None = None) -> Run:
+    """A run from its directory; with its oracle, if new designs shall be scored."""
+    if isinstance(run, Run):
+        return run if oracle is None else Run(run.path, oracle)
+    return Run(run, oracle)
 
 
 def resolve_config(layers: list[dict[str, Any]]) -> Config:
@@ -532,7 +556,7 @@ def _begin(
     given: Path | None,
     layers: list[dict[str, Any]],
     overwrite: bool,
-    function: Function | None,
+    function: Named,
     team: Team | None,
     held: contextlib.ExitStack,
 ) -> tuple[RunDirectory, experiments.Runnable]:
@@ -555,11 +579,11 @@ def _begin(
         return RunDirectory(path), experiment
     experiment.task.check()
     _warn_of_gaps(experiment)
-    if own_table is None:
-        directory = RunDirectory.create(path, config, overwrite, hold=True)
-    else:
+    stored = config
+    if own_table is not None:
         stored = config.model_copy(update={"table": copied_table(config.table, own_table, TABLE)})
-        directory = RunDirectory.create(path, stored, overwrite, own_table.text, hold=True)
+    table_text = None if own_table is None else own_table.text
+    directory = RunDirectory.create(path, stored, overwrite, table_text, _reference_text(config), hold=True)
     held.callback(directory.release)
     experiment.task.open(directory.path)
     experiment.trainer.begin()
@@ -568,22 +592,25 @@ def _begin(
 
 def _drawn(draws: Callable[[int], pd.DataFrame], n: int, unique: str | None) -> pd.DataFrame:
     """n rows of draws, or as many with different entries in the column `unique` as can be found in reasonable time."""
-    designs = pd.DataFrame()
-    while len(designs) < n:
-        size = _CHUNK if unique else min(_CHUNK, n - len(designs))
-        before = len(designs)
-        designs = pd.concat([designs, draws(size)], ignore_index=True)
-        if unique:
-            designs = designs.drop_duplicates(unique, ignore_index=True)
-            if len(designs) - before < _MIN_NEW_SHARE * size:
-                break
-    return designs.head(n)
+    if unique is None:
+        sizes = [min(_CHUNK, n - start) for start in range(0, n, _CHUNK)]
+        return pd.concat([draws(size) for size in sizes], ignore_index=True)
+    parts: list[pd.DataFrame] = []
+    seen: set[str] = set()
+    while len(seen) < n:
+        fresh = draws(_CHUNK).drop_duplicates(unique)
+        fresh = fresh[~fresh[unique].isin(seen)]
+        parts.append(fresh)
+        seen.update(fresh[unique])
+        if len(fresh) < _MIN_NEW_SHARE * _CHUNK:
+            break
+    return pd.concat(parts, ignore_index=True).head(n)
 
 
 def _reopen(
     path: Path | None,
     layers: list[dict[str, Any]],
-    function: Function | None,
+    function: Named,
     team: Team | None,
     held: contextlib.ExitStack,
 ) -> tuple[RunDirectory, experiments.Runnable]:
@@ -620,6 +647,8 @@ def _reopen(
         if not _leads(team):
             return directory, sequences
         experiment = sequences
+    if wanted.evaluation.reference not in (None, stored.evaluation.reference):
+        directory.write_reference(str(_reference_text(wanted)))
     directory.rewrite_config(wanted)
     directory.rewind_metrics(experiment.trainer.step)
     return directory, experiment
@@ -675,6 +704,12 @@ def _names_table(layer: Settings) -> bool:
     return isinstance(layer.get("table"), Mapping) and layer["table"].get("file") is not None
 
 
+def _reference_text(config: Config) -> str | None:
+    """Known sequences, one per line, as a run keeps them."""
+    known = config.evaluation.reference
+    return None if known is None else "".join(f"{sequence}\n" for sequence in read_sequences(Path(known)))
+
+
 def _warn_of_gaps(experiment: experiments.Experiment) -> None:
     """Say so when a table knows next to nothing of what can be made: the rest has the floor reward."""
     task = experiment.task
@@ -688,12 +723,12 @@ def _warn_of_gaps(experiment: experiments.Experiment) -> None:
         )
 
 
-def _oracle_task(oracle: str | Function) -> tuple[str, Function | None]:
-    """The task's name, and the function where no other process can import it."""
+def _oracle_task(oracle: str | Function) -> tuple[str, str | Function]:
+    """The task's name, and the oracle: its name, or the function where no other process can import it."""
     if isinstance(oracle, str):
-        return PREFIX + oracle, None
+        return PREFIX + oracle, oracle
     name, importable = function_name(oracle)
-    return PREFIX + name, None if importable else oracle
+    return PREFIX + name, name if importable else oracle
 
 
 def _whole_channel(noise: float | str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """From settings and files to a channel."""
 
+import io
 import math
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,11 @@ import torch
 
 from stochflow import channels
 from stochflow.channels import Channel
-from stochflow.config import ChannelConfig, parse_yaml
+from stochflow.config import ChannelConfig, parse_yaml, read_yaml_text
 from stochflow.errors import ConfigError, DataError
+from stochflow.files import check_columns, read_limited
+
+_MAX_BYTES = 8 * 2**20
 
 
 def make_channel(config: ChannelConfig, num_tokens: int, length: int) -> Channel:
@@ -85,9 +89,11 @@ def read_matrix(path: Path) -> torch.Tensor:
     """A K×K table from CSV without a header, or one or several from YAML; float64."""
     try:
         if path.suffix == ".csv":
-            content: Any = pd.read_csv(path, header=None).to_numpy(dtype=float, copy=True)
+            data = read_limited(path, _MAX_BYTES)
+            check_columns(data)
+            content: Any = pd.read_csv(io.BytesIO(data), header=None).to_numpy(dtype=float, copy=True)
         else:
-            content = parse_yaml(path.read_text(encoding="utf-8"))
+            content = parse_yaml(read_yaml_text(path))
             content = content["matrix"] if isinstance(content, dict) else content
         table = torch.as_tensor(content, dtype=torch.float64)
     except FileNotFoundError:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import reprlib
 import warnings
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
 from stochflow.errors import DataError
-from stochflow.files import write_atomically
+from stochflow.files import read_limited, write_atomically
+from stochflow.memory import available
 
 FORMAT = 2
 NUM_KEPT = 2
@@ -73,15 +75,18 @@ def _manifests(folder: Path) -> list[Path]:
 
 def _load(path: Path) -> dict[str, Tensor]:
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-        data = path.with_suffix(".safetensors").read_bytes()
+        manifest = json.loads(read_limited(path, 2**20))
+        # the bytes and the tensors made of them are there at the same time
+        data = read_limited(path.with_suffix(".safetensors"), available() // 2)
         expected, found_format = manifest["sha256"], manifest["format"]
     except PermissionError as error:
         raise DataError(f"{error.filename} may not be read; change its permissions") from None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise DataError(f"the checkpoint {path.stem} in {path.parent} is incomplete") from None
     if found_format != FORMAT:
-        raise DataError(f"the checkpoint {path.stem} has format {found_format}, but this version reads {FORMAT}")
+        raise DataError(
+            f"the checkpoint {path.stem} has format {reprlib.repr(found_format)}, but this version reads {FORMAT}"
+        )
     if hashlib.sha256(data).hexdigest() != expected:
         raise DataError(f"the checkpoint {path.stem} in {path.parent} is damaged (its SHA-256 differs)")
     try:

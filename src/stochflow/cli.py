@@ -53,6 +53,7 @@ messages = Console(stderr=True, emoji=False)
 _INTERRUPTED = 130
 _FEW_LETTERS = 6
 _LIVE_EVERY, _PLAIN_EVERY = 0.25, 30.0  # seconds between two looks of a progress line
+_MOST_SHOWN = 4000
 NOISE_HELP = (
     "Slip probability in [0, 1), none, dna-synthesis[:rate], one slip per position (0.1,0.2,…), "
     "or a .csv or .yaml confusion matrix."
@@ -97,6 +98,11 @@ ScoreSamples = Annotated[
 Deterministic = Annotated[
     bool, typer.Option("--deterministic", help="Only operations that give the same numbers every time.")
 ]
+NAMED = "This is the only way to run code of yours; a file that names it is not enough."
+NamedOracle = Annotated[
+    str | None,
+    typer.Option("--oracle", metavar="PACKAGE.MODULE:FUNCTION", help=f"The run's oracle, for --score-samples. {NAMED}"),
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 
 
@@ -116,7 +122,8 @@ def root(
 def train(
     task: Annotated[str | None, typer.Argument(help="Task name; see `stochflow tasks`.  [default: tfbind8]")] = None,
     oracle: Annotated[
-        str | None, typer.Option(metavar="PACKAGE.MODULE:FUNCTION", help="Your own score function instead of a task.")
+        str | None,
+        typer.Option(metavar="PACKAGE.MODULE:FUNCTION", help=f"Your own score function instead of a task. {NAMED}"),
     ] = None,
     length: Annotated[int | None, typer.Option(help="Letters of a design of the oracle.")] = None,
     variable_length: VariableLength = False,
@@ -206,8 +213,11 @@ def train(
         console.print((run.path / PROFILE).read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
     _say_unscored(run.summary.scored_fraction)
     if run.summary.status == "interrupted":
+        named = "" if oracle is None else f" --oracle {oracle}"
         messages.print(
-            f"Stopped early; continue with `stochflow train --resume --out {escape(str(run.path))}`.", highlight=False
+            f"Stopped early; continue with `stochflow train --resume --out {escape(str(run.path) + named)}`.",
+            highlight=False,
+            soft_wrap=True,
         )
     console.print(
         f"Run directory: {escape(str(run.path))} (designs in {' and '.join(_sample_files(run.path))})",
@@ -219,6 +229,10 @@ def train(
 @app.command()
 def compare(
     tasks: Annotated[str | None, typer.Option(metavar="A,B", help="Task names, or all.  [default: tfbind8]")] = None,
+    oracle: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PACKAGE.MODULE:FUNCTION", help=f"Your own score function as a task; repeatable. {NAMED}"),
+    ] = None,
     methods: Annotated[
         str | None, typer.Option(metavar="A,B", help="Method names, or all.  [default: sgfn-kl,sgfn-db]")
     ] = None,
@@ -247,6 +261,7 @@ def compare(
     with Board(messages) as board:
         found = compare_methods(
             _task_list(tasks),
+            oracle=oracle or (),
             methods=_list(methods),
             noise=_list(noise),
             seeds=seeds,
@@ -271,7 +286,7 @@ def compare(
     if found.interrupted:
         messages.print(
             f"Stopped with {len(found.missing)} of {len(found.missing) + _num_finished(found)} runs to go; go on with "
-            f"`stochflow compare --out {escape(shlex.quote(str(out or DEFAULT_OUT)))}`.",
+            f"`stochflow compare --out {escape(shlex.join([str(out or DEFAULT_OUT), *_named(oracle, address)]))}`.",
             highlight=False,
             soft_wrap=True,
         )
@@ -288,10 +303,11 @@ def sample(
     noise: Noise = None,
     seed: Annotated[int | None, typer.Option(help="Another seed gives other designs.")] = None,
     score_samples: ScoreSamples = False,
+    oracle: NamedOracle = None,
     out: Annotated[Path | None, typer.Option(help="File to write; standard output by default.")] = None,
 ) -> None:
     """Draw designs from a trained run."""
-    frame = api.sample(run, n, unique=unique, noise=noise, seed=seed, score_samples=score_samples)
+    frame = api.sample(run, n, unique=unique, noise=noise, seed=seed, score_samples=score_samples, oracle=oracle)
     text = format_samples(frame, style)
     if len(frame) < n:
         messages.print(f"Only {len(frame)} different designs were found in many draws.", highlight=False)
@@ -306,9 +322,15 @@ def sample(
 
 
 @app.command()
-def evaluate(run: RunPath, noise: Noise = None, score_samples: ScoreSamples = False, as_json: AsJson = False) -> None:
+def evaluate(
+    run: RunPath,
+    noise: Noise = None,
+    score_samples: ScoreSamples = False,
+    oracle: NamedOracle = None,
+    as_json: AsJson = False,
+) -> None:
     """Recompute every metric of a run from its checkpoint."""
-    summary = api.evaluate(run, noise=noise, score_samples=score_samples)
+    summary = api.evaluate(run, noise=noise, score_samples=score_samples, oracle=oracle)
     _say_unscored(summary.scored_fraction)
     if as_json:
         print(summary.model_dump_json(indent=2))
@@ -535,8 +557,7 @@ def forecast(
 
         forecasts, forecaster = forecast_file(request, show)
     for problem in forecaster.problems.values():
-        plain = "".join(letter if letter.isprintable() else " " for letter in problem)
-        messages.print(f"Left out: {escape(plain)}", highlight=False, soft_wrap=True)
+        messages.print(f"Left out: {escape(_plain(problem))}", highlight=False, soft_wrap=True)
     if save is not None:
         forecaster.save(save)
     guided = f"{forecaster.network} network on {forecaster.trust:.0%} of the paths"
@@ -609,6 +630,10 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output has enough; Python would complain at exit
         sys.exit(0)
+    except (MemoryError, RuntimeError) as error:  # torch has no class of its own for it on a CPU
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
+        _fail("there is not enough memory for this; choose smaller numbers, or free some", 2)
     except OSError as error:
         _fail(f"{error.filename or 'a file'}: {error.strerror}; free the space or choose another place", 2)
     if code == _INTERRUPTED:  # typer turns Ctrl-C into this code without a word
@@ -617,12 +642,18 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    messages.print(f"[bold red]Error:[/] {escape(' '.join(message.split()))}", highlight=False, soft_wrap=True)
+    messages.print(f"[bold red]Error:[/] {escape(_plain(message))}", highlight=False, soft_wrap=True)
     sys.exit(code)
 
 
+def _plain(text: str) -> str:
+    """On one line and without what a terminal would obey, whatever file it was taken from; not endless either."""
+    shown = "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split()))
+    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
+
+
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    messages.print(f"[yellow]Warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True)
+    messages.print(f"[yellow]Warning:[/] {escape(_plain(str(message)))}", highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -679,6 +710,12 @@ def _sample_files(path: Path) -> list[str]:
 
 def _list(text: str | None) -> list[str] | None:
     return None if text is None else list(_names(text))
+
+
+def _named(oracles: list[str] | None, address: str | None) -> list[str]:
+    """What must be named again to go on with a comparison."""
+    named = [part for name in oracles or () for part in ("--oracle", name)]
+    return named if address is None else [*named, "--address", address]
 
 
 def _task_list(text: str | None) -> list[str] | None:

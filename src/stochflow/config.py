@@ -1,7 +1,7 @@
 """Every setting of a run, checked before anything starts: one model per stage, one sentence per field."""
 
 import reprlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,15 +9,52 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from stochflow.errors import ConfigError
+from stochflow.files import read_limited
 
 _BATCHES_KEPT = 64
 _DECAY = 0.9
 # of a budget; nobody lives to see it, and it is still exact as a float
 MOST = 10**15
-# values of a YAML text: aliases can make a short one endless
-_MAX_VALUES = 10**6
+# of a YAML text: its bytes, its values with all that aliases repeat, and how deep they are nested
+_MAX_BYTES = 8 * 2**20
+_MAX_VALUES = 200_000
+_MAX_DEPTH = 64
+_MAX_DIGITS = 400
 
 LossShape = Literal["squared", "linex", "linex-half", "linex-reversed", "shifted-cosh"]
+
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]  # whichever of the two there is
+    """Values and nothing else: no tag makes an object. A key that stands twice is an error, not the last of them."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen = set()
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable) or key_node.tag == "tag:yaml.org,2002:merge":
+                continue
+            if key in seen:
+                raise ValueError(f"the key '{key}' stands twice, again in line {key_node.start_mark.line + 1}")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _short_number(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The same constructor for numbers of a length that people write: 1:1:1… is a number in base 60, and slow."""
+
+    def checked(loader: Any, node: Any) -> Any:
+        if isinstance(node, yaml.ScalarNode) and len(node.value) > _MAX_DIGITS:
+            raise ValueError(f"it holds a number of {len(node.value):,} digits")
+        return construct(loader, node)
+
+    return checked
+
+
+for _tag, _construct in (("int", _Base.construct_yaml_int), ("float", _Base.construct_yaml_float)):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _short_number(_construct))
 
 
 class Settings(BaseModel):
@@ -402,11 +439,9 @@ def resolve(layers: list[dict[str, Any]]) -> Config:
 def read_yaml(path: Path) -> dict[str, Any]:
     """A YAML mapping, read without executing anything it may ask for."""
     try:
-        text = path.read_text(encoding="utf-8")
+        content = parse_yaml(read_yaml_text(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); check the path") from None
-    try:
-        content = parse_yaml(text)
     except ValueError as error:
         raise ConfigError(f"{path} is not valid YAML ({error}); correct it") from None
     if content is None:
@@ -416,28 +451,48 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return content
 
 
+def read_yaml_text(path: Path) -> str:
+    """The text of a file of settings or of a matrix."""
+    return read_limited(path, _MAX_BYTES).decode("utf-8-sig")
+
+
 def parse_yaml(text: str) -> Any:
     """The value of a YAML text, or a ValueError of one line, whatever the reader stumbles over."""
     try:
-        content = yaml.safe_load(text)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        _check_extent(text)
+        loader = _Loader(text)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
     # a date in month 13, `!!int x` and the like escape from the reader as errors of every kind
     except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
         raise ValueError(" ".join(str(error).split())) from None
-    _check_size(content)
-    return content
 
 
-def _check_size(content: Any) -> None:
-    """Refuse what aliases have multiplied, or led back into itself."""
-    waiting, num_values = [content], 0
-    while waiting:
-        value = waiting.pop()
-        num_values += 1
+def _check_extent(text: str) -> None:
+    """Refuse what is too large, what aliases have multiplied or led back into itself: before any of it is built."""
+    sizes: dict[str, int] = {}  # values behind an anchor
+    around: list[tuple[str | None, int]] = []  # what is still open: its anchor, and the values before it
+    num_values = 0
+    for event in yaml.parse(text, Loader=_Base):
+        if isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in around):
+                raise ValueError(f"its alias '*{event.anchor}' leads back into itself")
+            num_values += sizes.get(str(event.anchor), 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            num_values += 1
+            sizes[str(event.anchor)] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            around.append((event.anchor, num_values))
+            num_values += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = around.pop()
+            sizes[str(anchor)] = num_values - before
         if num_values > _MAX_VALUES:
-            raise ValueError(f"its aliases make more than {_MAX_VALUES:,} values of it")
-        waiting.extend(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+            raise ValueError(f"it makes more than {_MAX_VALUES:,} values, aliases included")
+        if len(around) > _MAX_DEPTH:
+            raise ValueError("it is nested too deeply")
 
 
 def parse_assignment(text: str) -> dict[str, Any]:

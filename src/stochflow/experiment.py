@@ -7,7 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pandas as pd
 import torch
@@ -33,6 +33,7 @@ from stochflow.models.body import MAX_BUCKETS, num_rows
 from stochflow.models.dynamics import Dynamics, DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.transformer import TransformerBody
+from stochflow.needs import check_needs, check_network
 from stochflow.objectives.base import Learner, Objective
 from stochflow.objectives.detailed_balance import DetailedBalance
 from stochflow.objectives.divergence import BootstrappedKL, TrajectoryKL
@@ -40,6 +41,7 @@ from stochflow.objectives.expected_balance import ExpectedBalance
 from stochflow.objectives.planned import PlannedKL
 from stochflow.objectives.subtrajectory_balance import SubtrajectoryBalance
 from stochflow.objectives.trajectory_balance import TrajectoryBalance
+from stochflow.oracles.task import Named
 from stochflow.parallel import Team, TeamTrainer
 from stochflow.planning.histories import HistoryMemory
 from stochflow.planning.memory import ScoreMemory
@@ -142,24 +144,26 @@ class Experiment:
 def build(
     config: Config,
     network: FlowNetwork | None = None,
-    function: Callable[..., Any] | None = None,
+    function: Named = None,
     team: Team | None = None,
 ) -> Experiment:
     """Everything a config asks for, freshly initialised, or with a network that was trained before.
 
     Args:
-        function: the oracle itself, where it cannot be imported by its name.
+        function: the oracle as the user has named it, without which it is never imported; or the oracle itself.
         team: the processes that share the run.
     """
     if team is not None and config.objective.kind in RIVALS:
         raise ConfigError(f"'{config.method}' cannot be shared out among processes; start it without torchrun")
     task = configured_task(config, function)
     _check_alphabet(task, config)
+    check_needs(config, task.num_tokens, task.length)
     channel = configured_channel(config.channel, task)
     reward = Reward(**config.reward.model_dump())
     device = choose_device(config.device)
     generators = Generators(config.seed)
     if network is None:
+        check_network(lambda: make_network(config.model, task))
         network = make_network(config.model, task)
         network.initialise(generators["init"])
     if isinstance(task, ConstrainedTask):
@@ -203,7 +207,7 @@ def build(
 def restore(
     directory: RunDirectory,
     config: Config,
-    function: Callable[..., Any] | None = None,
+    function: Named = None,
     team: Team | None = None,
     begin: bool = False,
 ) -> Experiment:
@@ -218,13 +222,22 @@ def restore(
     if begin:
         return experiment
     state = directory.load_checkpoint()
+    load_state(experiment.trainer, state, directory)
+    return experiment
+
+
+def load_state(trainer: Loop, state: dict[str, torch.Tensor], directory: RunDirectory) -> None:
+    """Take up a checkpoint, or say that it cannot be this run's."""
     try:
-        experiment.trainer.load_state_dict(state)
-    except (KeyError, ValueError, RuntimeError, IndexError):
+        trainer.load_state_dict(state)
+        if not all(
+            bool(weight.isfinite().all()) for part in trainer.modules().values() for weight in part.parameters()
+        ):
+            raise ValueError("weights that are no numbers")
+    except (KeyError, ValueError, RuntimeError, IndexError, TypeError, OverflowError, AttributeError):
         raise DataError(
             f"the checkpoint in {directory.path} does not fit its config.yaml; restore the config or train again"
         ) from None
-    return experiment
 
 
 def make_memory(task: Task, reward: Reward | None) -> ScoreMemory:

@@ -1,7 +1,10 @@
 """Files that are either whole or absent."""
 
 import contextlib
+import csv
+import errno
 import fcntl
+import io
 import os
 import re
 import tempfile
@@ -10,6 +13,7 @@ from pathlib import Path
 
 _SUFFIX = ".part"
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.part", re.DOTALL)
+MAX_COLUMNS = 5000
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
@@ -58,6 +62,27 @@ def sync_file(path: Path) -> None:
     """Make what was appended to a file survive a power loss."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def read_limited(path: Path, most: int) -> bytes:
+    """The whole of a file, or an OSError if it has more than `most` bytes; a file without an end included."""
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most / 2**20:,.0f} MB", str(path))
+    return data
+
+
+def check_columns(source: Path | bytes, separator: str = ",") -> None:
+    """Raise a ValueError for a table with so many columns that reading its header takes minutes."""
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+        lines = io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="")
+        try:
+            first = next(csv.reader(lines, delimiter=separator), [])
+        except csv.Error as error:
+            raise ValueError(str(error)) from None
+    if len(first) > MAX_COLUMNS:
+        raise ValueError(f"it has {len(first):,} columns, and {MAX_COLUMNS:,} are the most there may be")
 
 
 def sync_folder(folder: Path) -> None:

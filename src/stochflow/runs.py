@@ -21,16 +21,18 @@ from stochflow.checkpoint import has_checkpoint, load_checkpoint, remove_old, sa
 from stochflow.config import Config, dump_yaml, read_yaml, resolve
 from stochflow.errors import ConfigError, DataError
 from stochflow.evaluation import Summary
-from stochflow.files import remove_leftovers, sync_file, sync_folder, write_atomically
+from stochflow.files import read_limited, remove_leftovers, sync_file, sync_folder, write_atomically
 
 FORMAT = "1"
 CONFIG = "config.yaml"
 TABLE = "table.csv"
+REFERENCE = "reference.txt"
 PROFILE = "profile.txt"
 PAID = "oracle.sqlite*"
 VERSIONS = "versions.json"
 LOCK = ".lock"
 SEQUENCE = "sequence"
+_MOST_METRICS = 512 * 2**20
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
 # a process that was killed a moment ago may still be on its way out
 _PATIENCE = 5.0
@@ -46,15 +48,22 @@ class RunDirectory:
 
     @classmethod
     def create(
-        cls, path: Path, config: Config, overwrite: bool, table: str | None = None, hold: bool = False
+        cls,
+        path: Path,
+        config: Config,
+        overwrite: bool,
+        table: str | None = None,
+        reference: str | None = None,
+        hold: bool = False,
     ) -> "RunDirectory":
         """A new run directory; an old run is replaced only if asked, and anything else is never touched.
 
-        A `table` is kept in it as CSV, under the name that the config's `table.file` must have.
+        A `table` is kept in it as CSV and a `reference` as text, whatever the config says of where they came from.
 
         Args:
             hold: as after `hold`, without a moment in which another process could take it.
         """
+        config = _with_files_in(config, Path())
         check_free(path, overwrite)
         created = cls(path)
         try:
@@ -68,7 +77,7 @@ class RunDirectory:
                     created._lock = _locked(fresh)
                     if (path / CONFIG).is_file():
                         locks.callback(_locked(path).release)
-                    _furnish(fresh, path, config, table)
+                    _furnish(fresh, path, config, table, reference)
                     try:
                         if path.exists():
                             path.rename(retired)
@@ -97,6 +106,7 @@ class RunDirectory:
             raise DataError(f"{path} is not a run directory; give the --out of an earlier `stochflow train`")
         if not (path / CONFIG).is_file():
             raise DataError(f"{path} has no {CONFIG}, so it is not a complete run; train again with another --out")
+        _check_inside(path)
         found = _format_of(path)
         if found not in (None, FORMAT):
             raise DataError(
@@ -128,13 +138,19 @@ class RunDirectory:
         return has_checkpoint(self.path / "checkpoint") or bool(self._records())
 
     def config(self) -> Config:
-        """The settings of the run; a table's copy under its path from here, wherever the run was moved to."""
-        return _with_table_at(resolve([read_yaml(self.path / CONFIG)]), str(self.path / TABLE))
+        """The settings of the run; the copies of files under their paths from here, wherever the run was moved to."""
+        config = resolve([read_yaml(self.path / CONFIG)])
+        if config.channel.file is not None:
+            raise DataError(
+                f"the {CONFIG} in {self.path} names the channel file {config.channel.file}, and a run reads nothing "
+                "outside of its folder; write the matrix itself into it as channel.matrix"
+            )
+        return _with_files_in(config, self.path)
 
     def rewrite_config(self, config: Config) -> None:
         """Record a config that changed on resume."""
         with self._writing():
-            write_atomically(self.path / CONFIG, dump_yaml(_with_table_at(config, TABLE)))
+            write_atomically(self.path / CONFIG, dump_yaml(_with_files_in(config, Path())))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         with self._writing(), self._metrics.open("a", encoding="utf-8") as file:
@@ -175,13 +191,17 @@ class RunDirectory:
         with self._writing():
             write_atomically(self.path / "summary.json", summary.model_dump_json(indent=2) + "\n")
 
+    def write_reference(self, text: str) -> None:
+        with self._writing():
+            write_atomically(self.path / REFERENCE, text)
+
     def write_profile(self, text: str) -> None:
         with self._writing():
             write_atomically(self.path / PROFILE, text)
 
     def summary(self) -> Summary:
         try:
-            return Summary.model_validate_json((self.path / "summary.json").read_bytes())
+            return Summary.model_validate_json(read_limited(self.path / "summary.json", 2**20))
         except OSError:
             raise DataError(f"{self.path} has no summary yet; finish it with --resume") from None
         except ValueError:
@@ -201,20 +221,38 @@ class RunDirectory:
         if not self._metrics.exists():
             return []
         records = []
-        for line in self._metrics.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            text = read_limited(self._metrics, _MOST_METRICS).decode("utf-8", errors="replace")
+        except OSError as error:
+            raise DataError(f"{self._metrics} cannot be read ({error.strerror}); restore or remove it") from None
+        for line in text.splitlines():
             try:
                 record = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue  # a line cut short when the machine stopped; its step is made again
             if isinstance(record, dict) and isinstance(record.get("step"), int):
                 records.append(record)
         return records
 
 
-def _with_table_at(config: Config, file: str) -> Config:
-    if config.table.file is None:
-        return config
-    return config.model_copy(update={"table": config.table.model_copy(update={"file": file})})
+def _with_files_in(config: Config, folder: Path) -> Config:
+    """The config with the run's own copies of its table and reference: nothing outside of a run is ever read for it."""
+    table, evaluation = config.table, config.evaluation
+    if table.file is not None:
+        table = table.model_copy(update={"file": str(folder / TABLE)})
+    if evaluation.reference is not None:
+        evaluation = evaluation.model_copy(update={"reference": str(folder / REFERENCE)})
+    return config.model_copy(update={"table": table, "evaluation": evaluation})
+
+
+def _check_inside(path: Path) -> None:
+    """Refuse links that lead out of a run directory, to be read or written, and what is neither file nor folder."""
+    root = os.path.realpath(path)
+    for found in [*path.iterdir(), *(path / "checkpoint").glob("*")]:
+        if found.is_symlink() and not Path(os.path.realpath(found)).is_relative_to(root):
+            raise DataError(f"{found} is a link that leads out of the run directory; put the file itself there")
+        if os.path.exists(found) and not os.path.isfile(found) and not os.path.isdir(found):
+            raise DataError(f"{found} is neither a file nor a folder; remove it")
 
 
 def unwritable(path: Path, error: OSError | ValueError) -> ConfigError:
@@ -292,11 +330,13 @@ def _format_of(path: Path) -> str | None:
     return str(found["run-format"]) if isinstance(found, dict) and "run-format" in found else None
 
 
-def _furnish(fresh: Path, path: Path, config: Config, table: str | None) -> None:
+def _furnish(fresh: Path, path: Path, config: Config, table: str | None, reference: str | None) -> None:
     """What a run directory begins with; what the run that it replaces has paid for belongs to it."""
     write_atomically(fresh / CONFIG, dump_yaml(config))
     if table is not None:
         write_atomically(fresh / TABLE, table)
+    if reference is not None:
+        write_atomically(fresh / REFERENCE, reference)
     write_atomically(fresh / VERSIONS, json.dumps(versions(), indent=2) + "\n")
     for paid in path.glob(PAID):
         shutil.copy2(paid, fresh)

@@ -7,16 +7,20 @@ from pathlib import Path
 import pandas as pd
 
 from stochflow.errors import DataError
+from stochflow.files import check_columns, read_limited
+
+MAX_BYTES = 64 * 2**20
 
 
 def read_sequences(path: Path) -> list[str]:
     """Upper-case sequences of a file; a CSV gives its column `sequence`, or its first one."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_limited(path, MAX_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({error}); check the path") from None
     if path.suffix == ".csv":
         try:
+            check_columns(text.encode())
             frame = pd.read_csv(io.StringIO(text), dtype=str)
         except ValueError as error:
             raise DataError(f"{path} is not a CSV table ({' '.join(str(error).split())}); correct it") from None

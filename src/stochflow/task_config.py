@@ -1,9 +1,7 @@
 """From settings to a task and its channel: by name, from a table or a function, with noise, rules and constraints."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from stochflow.channel_config import make_channel
 from stochflow.channels import Channel
@@ -11,7 +9,7 @@ from stochflow.config import ChannelConfig, Config, ConstraintConfig, TableConfi
 from stochflow.constraints import ConstrainedTask
 from stochflow.errors import ConfigError, DataError
 from stochflow.lengths import LengthRules, StopAlphabet, VariableTask, with_edits
-from stochflow.oracles.task import PREFIX, OracleTask
+from stochflow.oracles.task import PREFIX, Named, OracleTask
 from stochflow.tasks import TABLE_TASK, Reward, Task, make_task
 from stochflow.tasks.alphabets import named_alphabet
 from stochflow.tasks.base import MAX_SCORE
@@ -23,11 +21,11 @@ from stochflow.tasks.tables import Columns, Table, read_table
 _SAME = {"table": ("name", "alphabet", "scale", "sha256"), "oracle": ("length", "alphabet")}
 
 
-def configured_task(config: Config, function: Callable[..., Any] | None = None) -> Task:
+def configured_task(config: Config, function: Named = None) -> Task:
     """The task that the settings describe; nothing of a user's own code is imported here.
 
     Args:
-        function: the oracle itself, where it cannot be imported by its name.
+        function: the oracle as the user has named it, without which it is never imported; or the oracle itself.
     """
     _check_belongings(config)
     unconstrained = config.constraints == ConstraintConfig()
@@ -62,7 +60,7 @@ def _check_belongings(config: Config) -> None:
         )
 
 
-def _plain_task(config: Config, function: Callable[..., Any] | None) -> Task:
+def _plain_task(config: Config, function: Named) -> Task:
     """The task without noise and constraints."""
     if config.table.file is not None:
         return _table_task(config, _table_of_task(config))
@@ -71,7 +69,7 @@ def _plain_task(config: Config, function: Callable[..., Any] | None) -> Task:
     return _oracle_task(config, function)
 
 
-def _variable_task(config: Config, function: Callable[..., Any] | None) -> tuple[Task, LengthRules]:
+def _variable_task(config: Config, function: Named) -> tuple[Task, LengthRules]:
     """The task of designs that were written as intended, and the rules by which they are written."""
     if config.table.file is not None:
         table = _table_of_task(config)
@@ -112,9 +110,7 @@ def _check_variable(config: Config, unconstrained: bool) -> None:
         raise ConfigError("random prefixes may break the rules of stopping; set exploration.restarts to 0")
 
 
-def _oracle_task(
-    config: Config, function: Callable[..., Any] | None, alphabet: StopAlphabet | None = None
-) -> OracleTask:
+def _oracle_task(config: Config, function: Named, alphabet: StopAlphabet | None = None) -> OracleTask:
     if config.reward_noise != "none":
         raise ConfigError(
             "an oracle is asked once for each design, so its measurements cannot differ; leave out the reward noise"
@@ -200,6 +196,8 @@ def copied_table(config: TableConfig, table: Table, file: str) -> TableConfig:
 def same_setting(name: str, one: Config, other: Config) -> bool:
     """True when two configs agree in a setting: where a table lies and how an oracle is asked does not matter."""
     mine, others = getattr(one, name), getattr(other, name)
+    if name == "evaluation" and mine.reference and others.reference:  # a run has its own copy
+        others = others.model_copy(update={"reference": mine.reference})
     if name not in _SAME:
         return bool(mine == others)
     return all(getattr(mine, field) == getattr(others, field) for field in _SAME[name])

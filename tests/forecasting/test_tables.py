@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,8 @@ def test_parquet_with_damaged_metadata_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_parquet_without_pyarrow_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(path: Path) -> pd.DataFrame:
-        raise ImportError("Unable to find a usable engine")
-
-    monkeypatch.setattr(pd, "read_parquet", refuse)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    (tmp_path / "data.parquet").touch()
     with pytest.raises(ConfigError, match=r"needs pyarrow; run pip install 'stochflow\[parquet\]'$"):
         read_frame(tmp_path / "data.parquet")
 
@@ -76,7 +75,7 @@ def test_parquet_without_pyarrow_names_what_to_install(tmp_path: Path, monkeypat
         ("data.csv.gz", gzip.compress(b"ds,y\n1,2\n" * 50, mtime=0)[:-9], r"data\.csv\.gz: cannot be read"),
         ("data.parquet", b"no parquet", r"data\.parquet: cannot be read"),
         ("data.csv.zip", b"no zip", r"data\.csv\.zip: cannot be read \(File is not a zip file\)"),
-        ("data.csv.tar", b"no tar" * 200, r"data\.csv\.tar: cannot be read"),
+        ("data.csv.tar", b"no tar" * 200, r"data\.csv\.tar: cannot be unpacked"),
         ("data.csv.zst", b"no zst", r"data\.csv\.zst: cannot be (read|unpacked)"),
         (
             "data.csv",

@@ -85,7 +85,7 @@ def test_after_a_failure_nothing_is_paid_again_and_resume_goes_on(lab: Path, tmp
     before = asked(lab)
     source = (lab / "lab.py").read_text()
     (lab / "lab.py").write_text(source + f"\n{name} = good\n")
-    run = resume(out)
+    run = resume(out, oracle=f"lab:{name}")
     assert run.summary.status == "finished"
     assert run.summary.oracle_calls == 40
     paid = asked(lab)[len(before) :]
@@ -108,7 +108,7 @@ def test_a_kill_between_checkpoints_loses_no_score(lab: Path, tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt):
         train(out, config=TINY | {"checkpoint_every": 1.0}, listen=break_off)
     assert len(asked(lab)) > 16
-    run = resume(out)
+    run = resume(out, oracle="lab:good")
     assert len(asked(lab)) == len(set(asked(lab))) == 40
     pd.testing.assert_frame_equal(comparable(run), comparable(whole))
 
@@ -160,7 +160,49 @@ def test_looking_at_a_run_never_imports_its_function(lab: Path, tmp_path: Path) 
     assert looked.evaluate().oracle_calls == 40
     stochflow.report(run.path)
     with pytest.raises(OracleError, match="this must not run"):
-        looked.sample(30, score_samples=True)
+        stochflow.load(run.path, "lab:good").sample(30, score_samples=True)
+
+
+def test_code_that_only_a_file_names_does_not_run(lab: Path, tmp_path: Path) -> None:
+    run = train(tmp_path / "run")
+    before = len(asked(lab))
+    config = TINY | {"task": "oracle:lab:good", "oracle": {"length": 8, "alphabet": "dna"}}
+    add_it = "runs only when you name it yourself; if you trust it, add --oracle lab:good"
+    for use in (
+        lambda: resume(run.path, oracle_calls=50),
+        lambda: stochflow.sample(run.path, 30, score_samples=True),
+        lambda: stochflow.evaluate(run.path, score_samples=True),
+        lambda: stochflow.train(config=config, out=tmp_path / "other"),
+        lambda: stochflow.train("oracle:lab:good", length=8, alphabet="dna", out=tmp_path / "other"),
+        lambda: stochflow.compare(
+            ["oracle:lab:good"], settings=["oracle.length=8", "oracle.alphabet=dna"], out=tmp_path / "sweep"
+        ),
+    ):
+        with pytest.raises(ConfigError, match=add_it):
+            use()
+    with pytest.raises(ConfigError, match="the oracle is 'lab:good', and --oracle names 'lab:nan'"):
+        stochflow.sample(run.path, 30, score_samples=True, oracle="lab:nan")
+    assert len(asked(lab)) == before
+    assert not (tmp_path / "other").exists()
+    assert not (tmp_path / "sweep").exists()
+    assert stochflow.sample(run.path, 30, score_samples=True, oracle="lab:good")["score"].notna().all()
+
+
+def test_a_shared_cache_that_only_a_run_names_is_not_read(lab: Path, tmp_path: Path) -> None:
+    run = train(tmp_path / "run", oracle_cache=tmp_path / "shared.sqlite")
+    run.sample(30, score_samples=True)
+    assert run.sample(30)["score"].notna().all()
+    with pytest.warns(UserWarning, match=r"scores in .*shared\.sqlite are left out.* add --oracle lab:good"):
+        assert stochflow.sample(run.path, 30)["score"].isna().all()
+
+
+def test_a_comparison_asks_the_oracles_that_are_named(lab: Path, tmp_path: Path) -> None:
+    design = ["oracle.length=8", "oracle.alphabet=dna", "optimiser.batch_size=16", "optimiser.updates=2"]
+    options = {"methods": ["sgfn-db"], "seeds": 1, "trajectories": 32, "jobs": 1, "out": tmp_path / "sweep"}
+    found = stochflow.compare(oracle=["lab:good"], settings=design, **options)
+    assert (found.failures, found.missing) == ({}, [])
+    with pytest.raises(ConfigError, match="add --oracle lab:good"):
+        stochflow.compare(out=tmp_path / "sweep")
 
 
 def test_functions_without_a_name_run_inside_and_their_runs_resume_with_them(tmp_path: Path) -> None:
@@ -175,7 +217,7 @@ def test_functions_without_a_name_run_inside_and_their_runs_resume_with_them(tmp
     assert len(calls) == len(set(calls)) == 20
     assert resume(run.path, oracle=share_of_a, oracle_calls=25).summary.oracle_calls == 25
     assert len(calls) == len(set(calls)) == 25
-    with pytest.raises(OracleError, match="cannot be used"):
+    with pytest.raises(ConfigError, match="only when you name it yourself"):
         resume(run.path, oracle_calls=30)
     for options in ({"oracle_cache": tmp_path / "c"}, {"settings": ["oracle.workers=2"]}):
         with pytest.raises(ConfigError, match="put it into a module"):
@@ -199,7 +241,7 @@ def test_a_budget_of_calls_holds_for_any_task(tmp_path: Path) -> None:
 def test_a_comparison_with_an_oracle_that_is_missing_makes_no_run(lab: Path, tmp_path: Path) -> None:
     design = ["oracle.length=8", "oracle.alphabet=dna"]
     with pytest.raises(stochflow.StochflowError, match="has no 'missing'"):
-        stochflow.compare(["oracle:lab:missing"], settings=design, seeds=1, out=tmp_path / "sweep")
+        stochflow.compare(oracle=["lab:missing"], settings=design, seeds=1, out=tmp_path / "sweep")
     assert not (tmp_path / "sweep").exists()
 
 
@@ -257,7 +299,7 @@ def test_the_command_line_says_it_in_one_sentence(
     assert code == 0
     assert "were never paid for and have no score (NaN)" in err
     assert all(text.startswith("A") and "TTT" not in text for text in asked(lab))
-    code, err = call("sample", "r", "-n", "20", "--score-samples")
+    code, err = call("sample", "r", "-n", "20", "--score-samples", "--oracle", "lab:good")
     assert (code, err) == (0, "")
     code, err = call("train", "--oracle", "lab:raises", *design, "--out", "bad")
     assert code == 2

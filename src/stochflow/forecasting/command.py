@@ -14,6 +14,7 @@ from stochflow.forecasting.forecaster import MODEL, StochflowForecaster, interva
 from stochflow.forecasting.frame import Columns, read_frame
 from stochflow.forecasting.page import fan_page
 from stochflow.forecasting.training import Report, silent
+from stochflow.memory import require
 from stochflow.optional import extra
 
 # quantiles that the page's bands need
@@ -49,6 +50,7 @@ def forecast_file(request: Request, report: Report = silent) -> tuple[pd.DataFra
     frame, freq = _table(request)
     future = read_frame(request.future_data, request.columns, with_target=False) if request.future_data else None
     config = ForecastConfig.checked(request.settings)
+    require({"num_paths × --horizon": 16.0 * config.num_paths * max(request.horizon, 1)})
     forecaster = StochflowForecaster(
         freq, request.horizon, request.season_length, request.columns, **config.model_dump()
     ).fit(frame, report)

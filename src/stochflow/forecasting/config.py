@@ -34,32 +34,39 @@ class ForecastConfig(Settings):
         10.0, ge=0, description="How many time steps of data the anchor's own forecast is worth against the network's."
     )
     averaging: float = Field(0.95, ge=0, lt=1, description="Decay of the running mean of the weights that is kept.")
-    max_steps: int = Field(2000, ge=0, description="Most updates of the network.")
-    check_every: int = Field(50, ge=1, description="Updates between two looks at the validation CRPS.")
-    patience: int = Field(6, ge=1, description="Looks without progress before training ends.")
+    max_steps: int = Field(2000, ge=0, le=10**9, description="Most updates of the network.")
+    check_every: int = Field(50, ge=1, le=10**9, description="Updates between two looks at the validation CRPS.")
+    patience: int = Field(6, ge=1, le=10**9, description="Looks without progress before training ends.")
     min_gain: float = Field(0.0, ge=0, lt=1, description="Share by which a network must beat the bare anchor.")
-    batch_size: int = Field(512, ge=1, description="States per update.")
+    batch_size: int = Field(512, ge=1, le=2**17, description="States per update.")
     num_bins: int = Field(129, ge=9, le=4097, description="Tokens of a value, both open ends included.")
     num_intentions: int = Field(
         17, ge=3, le=1025, description="Tokens the policy can intend, made odd; the middle one is the anchor."
     )
-    train_members: int = Field(4, ge=1, description="Anchors per series whose residuals the network learns from.")
-    stride: int = Field(1, ge=1, description="Steps between two states of a series that the network learns from.")
-    validation_origins: int = Field(32, ge=1, description="Origins on which training is judged.")
-    validation_paths: int = Field(64, ge=2, description="Paths per origin for that.")
+    train_members: int = Field(
+        4, ge=1, le=1000, description="Anchors per series whose residuals the network learns from."
+    )
+    stride: int = Field(
+        1, ge=1, le=10**9, description="Steps between two states of a series that the network learns from."
+    )
+    validation_origins: int = Field(32, ge=1, le=10**5, description="Origins on which training is judged.")
+    validation_paths: int = Field(64, ge=2, le=2**16, description="Paths per origin for that.")
     calibration_origins: int = Field(
-        64, ge=0, description="Held-out origins per series on which the spread of the paths is judged; 0 leaves it."
+        64,
+        ge=0,
+        le=10**5,
+        description="Held-out origins per series on which the spread of the paths is judged; 0 leaves it.",
     )
     context_min_values: int = Field(
         2000, ge=0, description="Observed values, of all series together, from which auto tries the transformer."
     )
     context_length: int = Field(64, ge=2, le=2**14, description="Steps of the past that the context encoder reads.")
-    context_width: int = Field(32, ge=4, description="Width of the context encoder; a multiple of 4.")
-    context_layers: int = Field(2, ge=1, description="Attention blocks of the context encoder.")
+    context_width: int = Field(32, ge=4, le=2**12, description="Width of the context encoder; a multiple of 4.")
+    context_layers: int = Field(2, ge=1, le=64, description="Attention blocks of the context encoder.")
     position: Literal["learned", "sinusoidal", "continuous"] = Field(
         "continuous", description="How the context encoder knows when; continuous uses the real gaps."
     )
-    num_paths: int = Field(1000, ge=2, description="Paths of a forecast when the caller does not say.")
+    num_paths: int = Field(1000, ge=2, le=2**20, description="Paths of a forecast when the caller does not say.")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of all random numbers.")
 
     @model_validator(mode="after")

@@ -1,22 +1,28 @@
 """Long tables, one row per series and time: read, checked and split into series."""
 
+import bz2
 import contextlib
+import gzip
+import importlib
+import io
 import lzma
 import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from stochflow.errors import ConfigError, DataError
+from stochflow.files import check_columns
 from stochflow.forecasting.series import Array
+from stochflow.memory import available
 
 Column: TypeAlias = "pd.Series[Any]"
 
@@ -88,6 +94,7 @@ def read_frame(path: Path | str, columns: Columns | None = None, with_target: bo
     """Long table of a .csv (plain, .gz, .xz, .bz2, .zip) or .parquet file; `with_target=False`: of the future."""
     path, columns = Path(path), columns or Columns()
     try:
+        _check_size(path)
         suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
         if suffixes[-1:] == [".parquet"]:
             frame = _read_parquet(path)
@@ -116,13 +123,61 @@ def _first_line(error: BaseException) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".:")
 
 
+def _check_size(path: Path) -> None:
+    """Raise a DataError for what is no file, and for a file that would not fit."""
+    if path.exists() and not path.is_file():
+        raise DataError(f"{path}: is not a file; check the path")
+    size, most = path.stat().st_size, _most_bytes()
+    if size > most:
+        raise DataError(f"{path}: has {size / 2**20:,.0f} MB, and {most / 2**20:,.0f} can be read here; split it")
+
+
+def _most_bytes() -> int:
+    """Of a table as text: in memory it takes several times that."""
+    return available() // 4
+
+
+def _unpacked(path: Path) -> Path | bytes:
+    """A plain file as it is, a packed one as its content, which may be a thousand times as large."""
+    openers: dict[str, Callable[[Path], Any]] = {
+        ".gz": gzip.GzipFile,
+        ".bz2": bz2.BZ2File,
+        ".xz": lzma.LZMAFile,
+        ".zip": _open_zip,
+    }
+    if path.suffix.lower() == ".csv":
+        return path
+    if path.suffix.lower() not in openers:
+        raise DataError(f"{path}: cannot be unpacked; unpack it or pack it as .csv.gz")
+    most = _most_bytes()
+    with openers[path.suffix.lower()](path) as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise DataError(f"{path}: has more than {most / 2**20:,.0f} MB when unpacked; split it")
+    return data
+
+
+def _open_zip(path: Path) -> IO[bytes]:
+    archive = zipfile.ZipFile(path)
+    names = archive.namelist()
+    if len(names) != 1:
+        raise DataError(f"{path}: holds {len(names)} files; pack one table alone")
+    return archive.open(names[0])
+
+
 def _read_csv(path: Path, columns: Columns) -> pd.DataFrame:
-    header = pd.read_csv(path, nrows=1, header=None, dtype=str, keep_default_na=False).iloc[0].tolist()
+    unpacked = _unpacked(path)
+    check_columns(unpacked)
+
+    def table(**options: Any) -> pd.DataFrame:
+        return pd.read_csv(io.BytesIO(unpacked) if isinstance(unpacked, bytes) else unpacked, **options)
+
+    header = table(nrows=1, header=None, dtype=str, keep_default_na=False).iloc[0].tolist()
     _check_header(path, header, columns)
     # an id is a name: 007 keeps its zeros and NA is no missing value
-    missing = {name: _MISSING for name in pd.read_csv(path, nrows=0).columns if name != columns.id}
+    missing = {name: _MISSING for name in table(nrows=0).columns if name != columns.id}
     kinds = {columns.id: str, columns.target: str}
-    frame = pd.read_csv(path, dtype=kinds, na_values=missing, keep_default_na=False, low_memory=False)
+    frame = table(dtype=kinds, na_values=missing, keep_default_na=False, low_memory=False)
     if len(frame) and not isinstance(frame.index, pd.RangeIndex):  # pandas would take the first column as row names
         raise DataError(
             f"{path}: rows have more fields than the header's {len(header)}; "
@@ -148,9 +203,13 @@ def _check_header(path: Path, header: list[str], columns: Columns) -> None:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     try:
-        return pd.read_parquet(path)
+        metadata = importlib.import_module("pyarrow.parquet").read_metadata(path)
     except ImportError:
         raise ConfigError(f"{path}: reading parquet needs pyarrow; run pip install 'stochflow[parquet]'") from None
+    num_values = metadata.num_rows * metadata.num_columns
+    if 32 * num_values > available():  # values that repeat take no room in the file
+        raise DataError(f"{path}: has {num_values:,} values, which do not fit into memory; split it")
+    return pd.read_parquet(path)
 
 
 def require_table(table: object, what: str = "the table") -> None:
@@ -256,7 +315,7 @@ def _check_range(column: Column) -> None:
 
 
 def _no_date(uid: str, name: str, value: object) -> str:
-    if pd.isna(value):  # type: ignore[call-overload]  # a scalar of any kind
+    if pd.api.types.is_scalar(value) and pd.isna(value):  # type: ignore[call-overload]  # of any kind
         return f"series '{uid}': a row has no {name}; give its time or drop the row"
     return f"series '{uid}': '{value}' in {name} is no date; write dates as 2024-01-31 or 2024-01-31 23:00, or integers"
 

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 import torch
+from torch import nn
 
 from stochflow.config import ChannelConfig, Config, ConstraintConfig, OracleConfig, TableConfig
-from stochflow.errors import ConfigError, DataError
+from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary
-from stochflow.experiment import choose_device
+from stochflow.experiment import choose_device, load_state
 from stochflow.graph_training.balance import LOSSES, GraphBalance
 from stochflow.graph_training.base import GraphLearner, GraphObjective, ObjectMemory, UniformWalks
 from stochflow.graph_training.dynamics import CountedDynamics, GraphDynamics, KnownGraphDynamics
@@ -24,6 +25,7 @@ from stochflow.graph_training.truth import (
     objects_frame,
 )
 from stochflow.graphs import Graph, configured_graph
+from stochflow.needs import check_needs, check_network
 from stochflow.replay import MAX_TOKENS, Replay
 from stochflow.runs import RunDirectory
 from stochflow.seeding import Generators
@@ -91,7 +93,10 @@ def build_graph_experiment(config: Config) -> GraphExperiment:
     check_graph_settings(config, graph)
     reward = Reward(**config.reward.model_dump())
     generators = Generators(config.seed)
-    network = GraphNetwork(graph, config.model.width, config.model.num_layers)
+    check_needs(config, max(graph.num_actions, graph.num_outcomes), graph.max_steps, graph.features.shape[1])
+    width, num_layers = config.model.width, config.model.num_layers
+    check_network(lambda: nn.ModuleList(nn.Linear(width, width) for _ in range(num_layers)))
+    network = GraphNetwork(graph, width, num_layers)
     network.initialise(generators["init"])
     dynamics: GraphDynamics
     if config.dynamics.kind == "known":
@@ -114,13 +119,7 @@ def build_graph_experiment(config: Config) -> GraphExperiment:
 def restore_graph_experiment(directory: RunDirectory, config: Config) -> GraphExperiment:
     """The experiment of a run directory in the state of its newest checkpoint."""
     experiment = build_graph_experiment(config)
-    state = directory.load_checkpoint()
-    try:
-        experiment.trainer.load_state_dict(state)
-    except (KeyError, ValueError, RuntimeError, IndexError):
-        raise DataError(
-            f"the checkpoint in {directory.path} does not fit its config.yaml; restore the config or train again"
-        ) from None
+    load_state(experiment.trainer, directory.load_checkpoint(), directory)
     return experiment
 
 

@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 import uuid
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,12 @@ from stochflow.errors import ConfigError, DataError
 from stochflow.files import write_atomically
 from stochflow.oracles.cache import ScoreCache
 from stochflow.oracles.oracle import Oracle
-from stochflow.oracles.workers import Asker, Inside, Process
+from stochflow.oracles.workers import Asker, Inside, Nobody, Process
 from stochflow.tasks.alphabets import named_alphabet
 from stochflow.tasks.base import Alphabet, Task
+
+# a user's own code: the function itself, or its name as the user has given it; None where nobody has named it
+Named = Callable[..., Any] | str | None
 
 PREFIX = "oracle:"
 CACHE = "oracle.sqlite"
@@ -28,11 +32,13 @@ class OracleTask(Task):
     """Sequences scored by `package.module:function`, which takes a list of strings and returns as many numbers.
 
     The function is imported when the first score is asked for, and not before: who only looks at a run does not run
-    it. Every score costs something, so the space is never enumerated, however small it is.
+    it. Nor is it imported because a file names it: only where the user does, and no shared cache is read before.
+    Every score costs something, so the space is never enumerated, however small it is.
 
     Args:
         name: of the function.
-        function: the function itself, where it cannot be imported by that name.
+        function: what the user has named as the oracle: that name again, or the function itself, where it cannot be
+            imported; without it the scores that were paid for are all there is.
         alphabet: how tokens become strings; by default letter by letter.
     """
 
@@ -42,7 +48,7 @@ class OracleTask(Task):
         self,
         name: str,
         config: OracleConfig,
-        function: Callable[..., Any] | None = None,
+        function: Named = None,
         alphabet: Alphabet | None = None,
     ) -> None:
         if config.length is None or config.alphabet is None:
@@ -50,11 +56,13 @@ class OracleTask(Task):
                 f"the oracle '{name}' needs to know what a design is; give --length L and --alphabet dna, rna, protein "
                 "or the letters"
             )
-        if function is not None and (config.workers > 1 or config.cache is not None):
+        if callable(function) and (config.workers > 1 or config.cache is not None):
             raise ConfigError(
                 f"the function '{name}' cannot be imported by that name, so it can have neither workers nor a shared "
                 "cache; put it into a module"
             )
+        if isinstance(function, str) and function != name:
+            raise ConfigError(f"the oracle is '{name}', and --oracle names '{function}'; name the one that is meant")
         self.name = PREFIX + name
         self.description = f"designs scored by {name}"
         self.alphabet = named_alphabet(config.alphabet) if alphabet is None else alphabet
@@ -68,13 +76,16 @@ class OracleTask(Task):
 
     def open(self, directory: Path) -> None:
         payer = payer_of(directory)
-        path = directory / CACHE if self._config.cache is None else Path(self._config.cache)
+        shared = None if self._function is None else self._config.cache
+        path = directory / CACHE if shared is None else Path(shared)
         # a function without a name of its own is known to its run alone
-        key = self._function_name if self._function is None else f"{self._function_name}#{payer}"
+        key = f"{self._function_name}#{payer}" if callable(self._function) else self._function_name
         self._oracle = Oracle(self._function_name, self._askers(), ScoreCache(path, key, payer), self._config)
 
     def check(self) -> None:
-        """Refuse a function or a shared cache that cannot be used."""
+        """Refuse a function that nobody has named, and one or a shared cache that cannot be used."""
+        if self._function is None:
+            raise ConfigError(self._unnamed())
         if self._config.cache is not None:
             cache = ScoreCache(Path(self._config.cache), self._function_name, "")
             cache.check()
@@ -94,6 +105,12 @@ class OracleTask(Task):
         return torch.tensor(self._opened.scores(self.alphabet.decode(tokens)), dtype=torch.float64)
 
     def known(self, tokens: Tensor) -> Tensor:
+        if self._function is None and self._config.cache is not None:
+            warnings.warn(
+                f"scores in {self._config.cache} are left out, since a run may name any file; if you trust it, add "
+                f"--oracle {self._function_name}",
+                stacklevel=2,
+            )
         return self._among(tokens, set(self._opened.cache.get(self.alphabet.decode(tokens))))
 
     def free(self, tokens: Tensor) -> Tensor:
@@ -109,9 +126,17 @@ class OracleTask(Task):
         return torch.tensor([design in designs for design in self.alphabet.decode(tokens)], dtype=torch.bool)
 
     def _askers(self) -> list[Asker]:
-        if self._function is not None:
+        if self._function is None:
+            return [Nobody(self._unnamed())]
+        if callable(self._function):
             return [Inside(self._function, self._function_name)]
         return [Process(self._function_name, self._config.timeout) for _ in range(self._config.workers)]
+
+    def _unnamed(self) -> str:
+        return (
+            f"the oracle '{self._function_name}' is code, which runs only when you name it yourself; if you trust it, "
+            f"add --oracle {self._function_name}"
+        )
 
 
 def payer_of(directory: Path) -> str:

@@ -8,7 +8,7 @@ import sys
 import threading
 from typing import Any, Protocol
 
-from stochflow.errors import OracleError
+from stochflow.errors import ConfigError, OracleError
 from stochflow.oracles import worker
 from stochflow.oracles.worker import Function
 
@@ -44,6 +44,22 @@ class Inside:
 
     def ask(self, designs: list[str]) -> Reply:
         return worker.answer(self._function, designs)
+
+    def close(self) -> None:
+        pass
+
+
+class Nobody:
+    """Stands where the user has named no function: whoever asks hears how to."""
+
+    def __init__(self, remedy: str) -> None:
+        self._remedy = remedy
+
+    def start(self) -> None:
+        raise ConfigError(self._remedy)
+
+    def ask(self, designs: list[str]) -> Reply:
+        raise ConfigError(self._remedy)
 
     def close(self) -> None:
         pass

@@ -6,8 +6,9 @@ from typing import Any
 
 from stochflow.channel_config import parse_noise
 from stochflow.config import ChannelConfig, Config, leaves, parse_assignment, resolve, yaml_line
-from stochflow.errors import StochflowError
+from stochflow.errors import ConfigError, StochflowError
 from stochflow.methods import method_settings
+from stochflow.oracles.task import PREFIX
 
 _NOT_ABOUT_LEARNING = ("device", "threads", "evaluation", "checkpoint_every")
 
@@ -18,7 +19,14 @@ def train_command(config: Config, out: str) -> str:
     A method that is not known here cannot be resolved; its config file is named instead.
     """
     try:
-        words = [config.task, "--method", config.method, *_noise_words(config.channel), "--seed", str(config.seed)]
+        words = [
+            *_task_words(config.task),
+            "--method",
+            config.method,
+            *_noise_words(config.channel),
+            "--seed",
+            str(config.seed),
+        ]
         words += _budget_words(config)
         words += ["--device", config.device] if config.device != "auto" else []
         words += [word for assignment in assignments(config) for word in ("--set", assignment)]
@@ -39,7 +47,12 @@ def compare_command(configs: Sequence[Config], out: str) -> str | None:
         return None
     if axes is None or changed is None:
         return None
-    words = [word for name, values in axes.items() for word in (f"--{name}", ",".join(values))]
+    tasks = axes.pop("tasks")
+    oracles = [task for task in tasks if task.startswith(PREFIX)]
+    others = [task for task in tasks if task not in oracles]
+    words = ["--tasks", ",".join(others)] if others else []
+    words += [word for task in oracles for word in _task_words(task)]
+    words += [word for name, values in axes.items() for word in (f"--{name}", ",".join(values))]
     words += [word for assignment in changed for word in ("--set", assignment)]
     return shlex.join(["stochflow", "compare", *words, "--out", f"{out}-again"])
 
@@ -109,6 +122,13 @@ def noise_flag(channel: ChannelConfig) -> str | None:
     except StochflowError:
         return None
     return text if same else None
+
+
+def _task_words(task: str) -> list[str]:
+    """A task by its name, an oracle by the option for it; a name that would be read as an option has no such form."""
+    if task.startswith("-"):
+        raise ConfigError(f"'{task}' is no name of a task")
+    return ["--oracle", task.removeprefix(PREFIX)] if task.startswith(PREFIX) else [task]
 
 
 def _noise_words(channel: ChannelConfig) -> list[str]:

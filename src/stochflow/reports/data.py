@@ -1,5 +1,6 @@
 """What run directories hold, read without trust: whatever is missing or damaged becomes a sentence for the page."""
 
+import io
 import json
 import os
 from dataclasses import dataclass, field
@@ -10,8 +11,10 @@ import pandas as pd
 from stochflow.config import Config
 from stochflow.errors import DataError, StochflowError
 from stochflow.evaluation import Summary
+from stochflow.files import check_columns, read_limited
 from stochflow.runs import CONFIG, RunDirectory
 
+_MOST_BYTES = 128 * 2**20
 SAMPLE_NUMBERS = ("score", "log_reward", "log_prob")
 
 
@@ -132,7 +135,7 @@ def _summary(directory: RunDirectory, problems: list[str]) -> Summary | None:
 def _metrics(directory: RunDirectory, problems: list[str]) -> pd.DataFrame:
     path = directory.path / "metrics.jsonl"
     try:
-        num_lines = sum(bool(line.strip()) for line in path.read_bytes().splitlines())
+        num_lines = sum(bool(line.strip()) for line in read_limited(path, _MOST_BYTES).splitlines())
     except OSError:
         problems.append("There is no metrics.jsonl that can be read, so there are no curves.")
         return pd.DataFrame()
@@ -155,7 +158,9 @@ def _samples(path: Path, problems: list[str]) -> pd.DataFrame:
     columns = ["sequence", *SAMPLE_NUMBERS, "drawn"]
     try:
         # objects of a graph take the place of sequences
-        rows = pd.read_csv(path, dtype={"sequence": str, "object": str}, keep_default_na=False)
+        data = read_limited(path, _MOST_BYTES)
+        check_columns(data)
+        rows = pd.read_csv(io.BytesIO(data), dtype={"sequence": str, "object": str}, keep_default_na=False)
         rows = rows.rename(columns={"object": "sequence"})
         rows = rows[["sequence", *SAMPLE_NUMBERS]]
     except FileNotFoundError:
@@ -176,8 +181,8 @@ def _samples(path: Path, problems: list[str]) -> pd.DataFrame:
 
 def _versions(path: Path, problems: list[str]) -> dict[str, str]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_limited(path, 2**20))
         return {str(name): str(version) for name, version in found.items()}
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         problems.append("The versions.json is missing or damaged, so the versions of training are not known.")
         return {}

@@ -13,11 +13,20 @@ from stochflow import api
 from stochflow.config import merge, parse_assignment, read_yaml
 from stochflow.errors import ConfigError
 from stochflow.files import remove_leftovers
+from stochflow.oracles.task import PREFIX
 from stochflow.parallel import launched
 from stochflow.runs import unwritable
 from stochflow.stacking.run import why_not_stacked
 from stochflow.sweeps.local import LocalEngine
-from stochflow.sweeps.plan import PlannedRun, SweepConfig, check_existing, plan, specify, store
+from stochflow.sweeps.plan import (
+    PlannedRun,
+    SweepConfig,
+    check_existing,
+    named_oracle,
+    plan,
+    specify,
+    store,
+)
 from stochflow.sweeps.progress import State, Watch
 from stochflow.sweeps.ray_engine import RayEngine
 from stochflow.sweeps.results import Results, Standing, standings
@@ -54,6 +63,7 @@ class Comparison:
 def compare(
     tasks: Sequence[str] | None = None,
     *,
+    oracle: Sequence[str] = (),
     methods: Sequence[str] | None = None,
     noise: Sequence[float | str] | None = None,
     seeds: int | None = None,
@@ -77,6 +87,8 @@ def compare(
 
     Args:
         tasks, methods: names, or ["all"]; by default tfbind8, and sgfn-kl beside sgfn-db.
+        oracle: names of score functions, "package.module:function", as tasks beside the others. One that a file names
+            as a task runs only if it is named here too.
         noise: channels, each as for `train`; by default 0.25.
         seeds: runs per method, 5 by default.
         trajectories: budget of every run, 32,000 by default.
@@ -107,8 +119,8 @@ def compare(
     }
     if deterministic:
         settings = [*settings, "deterministic=true"]
-    spec = specify(path, _given(config, settings, flags))
-    runs = plan(spec)
+    spec = specify(path, _with_oracles(_given(config, settings, flags), oracle), address)
+    runs = plan(spec, oracle)
     check_existing(path, runs)
     Tracking(spec.track)  # a missing package is an error now, not in every run
     chosen = _engine(spec)
@@ -122,7 +134,7 @@ def compare(
     with alone:
         remove_leftovers(path)
         store(path, spec)
-        sweep = _Sweep(path.resolve(), spec, runs)
+        sweep = _Sweep(path.resolve(), spec, runs, oracle)
         interrupted = sweep.work_off(chosen, listen)
         return sweep.comparison(interrupted)
 
@@ -143,6 +155,14 @@ def _given(
     return given
 
 
+def _with_oracles(given: dict[str, Any], oracles: Sequence[str]) -> dict[str, Any]:
+    """What was asked for, with the oracles among the tasks."""
+    named = given.get("tasks", [])
+    if not oracles or not isinstance(named, list):  # anything else is refused by its own name
+        return given
+    return given | {"tasks": named + [PREFIX + name for name in oracles if PREFIX + name not in named]}
+
+
 def _engine(spec: SweepConfig) -> LocalEngine | RayEngine:
     if spec.engine == "ray":
         return RayEngine(spec.num_jobs, spec.jobs, spec.retries, spec.address)
@@ -154,8 +174,9 @@ def _engine(spec: SweepConfig) -> LocalEngine | RayEngine:
 class _Sweep:
     """One session of work on a comparison."""
 
-    def __init__(self, path: Path, spec: SweepConfig, runs: list[PlannedRun]) -> None:
+    def __init__(self, path: Path, spec: SweepConfig, runs: list[PlannedRun], oracles: Sequence[str]) -> None:
         self._path, self._spec, self._runs = path, spec, {run.name: run for run in runs}
+        self._oracles = oracles
         self._results = Results(path, runs)
         self._results.write()
         self._waiting = dict.fromkeys(self._results.missing)
@@ -201,7 +222,13 @@ class _Sweep:
 
     def _jobs(self) -> list[Work]:
         jobs = {
-            name: Job(str(self._path), name, self._runs[name].config.model_dump(mode="json"), tuple(self._spec.track))
+            name: Job(
+                str(self._path),
+                name,
+                self._runs[name].config.model_dump(mode="json"),
+                tuple(self._spec.track),
+                named_oracle(self._runs[name].task, self._oracles),
+            )
             for name in self._waiting
         }
         work: list[Work] = list(jobs.values())

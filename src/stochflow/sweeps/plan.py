@@ -1,7 +1,8 @@
 """From the specification of a comparison to its runs, all checked before the first one starts."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,12 +18,14 @@ from stochflow.experiment import choose_device, reference_tokens
 from stochflow.files import write_atomically
 from stochflow.graphs import is_graph
 from stochflow.methods import METHODS
+from stochflow.oracles.task import PREFIX
 from stochflow.runs import RunDirectory, unwritable
 from stochflow.task_config import configured_channel, configured_task, same_setting, with_table_pinned
 from stochflow.tasks import TASKS
 
 SPECIFICATION = "sweep.yaml"
 RUNS = "runs"
+_MAX_RUNS = 20_000
 _EXTENDED = ("tasks", "methods", "noise")
 _FIXED = ("trajectories", "settings")
 # what the sweep itself sets for every run, with the option that does it
@@ -100,8 +103,23 @@ class PlannedRun:
         return (self.config.budget.trajectories or 0) / optimiser.batch_size * optimiser.updates
 
 
-def specify(path: Path, given: Mapping[str, Any]) -> SweepConfig:
-    """The comparison in `path`, as given now; one that is there already may grow, but not change."""
+def specify(path: Path, given: Mapping[str, Any], address: str | None = None) -> SweepConfig:
+    """The comparison in `path`, as given now; one that is there already may grow, but not change.
+
+    Args:
+        address: of the cluster, as the user has named it: one that a file names is not joined, for whoever runs it can
+            run code here.
+    """
+    spec = _specified(path, given)
+    if spec.address not in (None, address):
+        raise ConfigError(
+            f"the Ray cluster '{spec.address}' is joined only when you name it yourself; if you trust it, add "
+            f"--address {spec.address}"
+        )
+    return spec
+
+
+def _specified(path: Path, given: Mapping[str, Any]) -> SweepConfig:
     given = {name: _all(name, value) for name, value in given.items()}
     if not os.path.exists(path / SPECIFICATION):
         _check_free(path)
@@ -121,12 +139,19 @@ def specify(path: Path, given: Mapping[str, Any]) -> SweepConfig:
     return wanted.model_copy(update=grown | {"seeds": max(stored.seeds, wanted.seeds)})
 
 
-def plan(spec: SweepConfig) -> list[PlannedRun]:
-    """All runs of a comparison by task, noise, method and seed; an error for the first that cannot be run."""
-    runs = list(_runs(spec))
-    names = [run.name for run in runs]
+def plan(spec: SweepConfig, oracles: Sequence[str] = ()) -> list[PlannedRun]:
+    """All runs of a comparison by task, noise, method and seed; an error for the first that cannot be run.
+
+    Args:
+        oracles: names of those that the user has named.
+    """
+    num_runs = len(spec.tasks) * len(spec.noise) * len(spec.methods) * spec.seeds
+    if num_runs > _MAX_RUNS:
+        raise ConfigError(f"these would be {num_runs:,} runs, and {_MAX_RUNS:,} are the most; leave something out")
+    runs = list(_runs(spec, oracles))
+    names = Counter(run.name for run in runs)
     for run in runs[:: spec.seeds]:
-        if names.count(run.name) > 1:
+        if names[run.name] > 1:
             raise ConfigError(
                 f"two runs would be called {run.name}; leave one of the channels away, or rename its matrix file"
             )
@@ -157,7 +182,12 @@ def store(path: Path, spec: SweepConfig) -> None:
         raise unwritable(path, error) from None
 
 
-def _runs(spec: SweepConfig) -> Iterator[PlannedRun]:
+def named_oracle(task: str, oracles: Sequence[str]) -> str | None:
+    """The oracle of a task, if the user has named it."""
+    return next((name for name in oracles if task == PREFIX + name), None)
+
+
+def _runs(spec: SweepConfig, oracles: Sequence[str]) -> Iterator[PlannedRun]:
     for task_name in spec.tasks:
         for noise in spec.noise:
             for method in spec.methods:
@@ -168,20 +198,21 @@ def _runs(spec: SweepConfig) -> Iterator[PlannedRun]:
                     "budget": {"trajectories": spec.trajectories},
                 }
                 config, _ = with_table_pinned(api.resolve_config([spec.settings, layer]))
-                _check_surroundings(spec, config)
+                _check_surroundings(spec, config, named_oracle(task_name, oracles))
                 label = noise if config.channel.file is None else Path(config.channel.file).stem
+                inside = with_matrix_inside(config.channel)
                 for seed in range(spec.seeds):
                     seeded = config.model_copy(update={"seed": seed})
                     name = api.default_path(seeded).name
-                    whole = seeded.model_copy(update={"channel": with_matrix_inside(seeded.channel)})
+                    whole = seeded.model_copy(update={"channel": inside})
                     yield PlannedRun(name, task_name, method, label, seed, whole)
 
 
-def _check_surroundings(spec: SweepConfig, config: Config) -> None:
+def _check_surroundings(spec: SweepConfig, config: Config, oracle: str | None) -> None:
     """What a run needs beyond its settings must be there before the first one starts."""
     if is_graph(config.task):  # whose settings are all that it needs
         return
-    task = configured_task(config)
+    task = configured_task(config, oracle)
     configured_channel(config.channel, task)
     if config.evaluation.reference is not None:
         reference_tokens(Path(config.evaluation.reference), task)

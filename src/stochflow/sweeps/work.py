@@ -34,6 +34,7 @@ class Job:
     name: str
     config: dict[str, Any]
     track: tuple[str, ...] = ()
+    oracle: str | None = None
 
     @property
     def path(self) -> Path:
@@ -168,6 +169,7 @@ def _train_stack(stack: Stack) -> None:
         api.train_stacked(
             [job.config for job in jobs],
             [job.path for job in jobs],
+            oracle=jobs[0].oracle,
             track=jobs[0].track,
             listen=[meter.listen for meter in meters],
             stop=stop.exists,
@@ -203,6 +205,7 @@ def _train(job: Job) -> str:
     meter = Meter(path)
     run = api.train(
         config=job.config,
+        oracle=job.oracle,
         out=path,
         resume=started,
         overwrite=not started and (path / CONFIG).exists(),  # killed before its first checkpoint: nothing to keep

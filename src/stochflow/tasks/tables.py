@@ -14,6 +14,7 @@ import pandas as pd
 import torch
 
 from stochflow.errors import ConfigError, DataError
+from stochflow.files import check_columns
 from stochflow.tasks.alphabets import ALPHABETS, named_alphabet
 from stochflow.tasks.base import Alphabet
 from stochflow.tasks.measured import MeasuredTask, Measurements
@@ -136,6 +137,7 @@ def _read(path: Path, columns: Columns) -> pd.DataFrame:
         raise ConfigError(f"the columns {', '.join(columns.names)} of {path} must differ; name each of them once")
     _check_file(path)
     try:
+        check_columns(path, _separator(path))
         header = _csv(path, 0).columns.tolist()
         missing = [name for name in columns.names if name not in header]
         if missing:
@@ -173,7 +175,7 @@ def _csv(path: Path, num_rows: int, header: int | None = 0) -> pd.DataFrame:
         warnings.simplefilter("error", pd.errors.ParserWarning)
         return pd.read_csv(
             path,
-            sep="\t" if path.suffix.lower() in (".tsv", ".tab") else ",",
+            sep=_separator(path),
             nrows=num_rows,
             header=header,
             index_col=False,
@@ -182,6 +184,10 @@ def _csv(path: Path, num_rows: int, header: int | None = 0) -> pd.DataFrame:
             encoding="utf-8-sig",
             compression=None,
         )
+
+
+def _separator(path: Path) -> str:
+    return "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
 
 
 def _check_file(path: Path) -> None:
