@@ -9,9 +9,8 @@ from torch import Tensor
 
 from stochflow.channels import Channel
 from stochflow.logmath import masked_log_softmax
-from stochflow.models.body import PrefixBody
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.models.prefixes import PrefixTree, Recording, num_complete_levels
+from stochflow.models.prefixes import PrefixTree, num_complete_levels
 
 _MAX_RECORDED = 2**23  # numbers per layer that are kept for the loss: about a third of a gigabyte for all layers
 
@@ -30,69 +29,69 @@ class Sampler(Protocol):
 
 
 class NetworkSampler:
-    """The policy network, its first layer computed incrementally and prefixes that rows share evaluated once.
-
-    With `records` it keeps what was computed, for a loss at the same weights, as long as memory is no concern.
-    """
+    """The policy network, its first layer computed incrementally and prefixes that rows share evaluated once."""
 
     @torch.no_grad()
-    def __init__(
-        self, network: FlowNetwork, batch_size: int, context: Tensor | None = None, records: bool = False
-    ) -> None:
+    def __init__(self, network: FlowNetwork, batch_size: int, context: Tensor | None = None) -> None:
         self._network, self._context = network, context
-        body, device = network.body, network.body.start.device
         apart = not network.fused or (context is not None and context.ndim > 1)
-        fits = batch_size * network.length * body.width <= _MAX_RECORDED
-        self._records = records and fits and network.fused and isinstance(body, PrefixBody)
-        num_complete = 0
-        if isinstance(body, PrefixBody) and network.mask is None and network.fused and not apart:
-            num_complete = num_complete_levels(network.num_tokens, network.length, batch_size)
-        self._tree = PrefixTree(network.num_tokens, batch_size, device, num_complete, apart)
-        self._sums: list[Tensor] = []
-        self._indices: list[list[Tensor]] = []
-        if isinstance(body, PrefixBody) and not apart:
-            self._sums, self._indices = body.complete_sums(num_complete)
-        else:
-            self._sums = [body.begin(self._tree.sizes[0])]
-        self._made: list[list[Tensor]] = []
-        self._ready: list[Tensor] = []
+        self._tree = PrefixTree(network.num_tokens, batch_size, network.body.start.device, apart=apart)
+        self._sums = network.body.begin(self._tree.sizes[0])
 
     def log_policy(self) -> Tensor:
-        tree, mask = self._tree, self._network.mask
-        if len(self._ready) <= tree.depth:
-            levels = self._sums[len(self._ready) - len(self._sums) :] if self._records else self._sums
-            allowed = None if mask is None else mask.next(tree.node_tokens(tree.depth))
-            made: list[Tensor] | None = None
-            if self._records:
-                self._made.append(made := [])
-            together = levels[0] if len(levels) == 1 else torch.cat(levels)
-            log_policies = self._network.log_policy(together, self._context, allowed, made)
-            self._ready += log_policies.split([len(level) for level in levels]) if len(levels) > 1 else [log_policies]
-        log_policy = self._ready[tree.depth]
-        return (log_policy if tree.parted else log_policy.index_select(0, tree.which[-1])).cpu()
+        tree = self._tree
+        allowed = self._network.allowed(tree.node_tokens(tree.depth))
+        return tree.at_rows(self._network.log_policy(self._sums, self._context, allowed)).cpu()
 
     def allowed(self) -> Tensor | None:
-        mask = self._network.mask
-        return None if mask is None else mask.next(self._tree.tokens).cpu()
+        return _allowed(self._network, self._tree)
 
     def advance(self, outcomes: Tensor) -> None:
-        tree, body = self._tree, self._network.body
-        tree.advance(outcomes.to(tree.which[-1].device))
-        if len(self._ready) > tree.depth or tree.depth == self._network.length:
-            return
-        sums = tree.inherited(self._sums[-1], tree.depth)
-        if isinstance(body, PrefixBody):
-            indices = body.last_indices(tree.node_columns(tree.depth))
-            grown = body.add(sums, indices)
-            if self._records:
-                self._indices.append(indices)
-            self._sums = [*self._sums, grown] if self._records else [grown]
-        else:
-            self._sums = [body.extend(sums, tree.node_tokens(tree.depth))]
+        tree = self._tree
+        tree.advance(outcomes.to(self._sums.device))
+        if tree.depth < self._network.length:
+            inherited = tree.inherited(self._sums, tree.depth)
+            self._sums = self._network.body.extend(inherited, tree.node_tokens(tree.depth))
 
-    def recording(self) -> Recording | None:
-        """What the network computed at all proper prefixes, once every token has been drawn; None if not kept."""
-        return Recording(self._tree, self._sums, self._indices, self._made) if self._records else None
+
+class RecordingSampler:
+    """The same, keeping what was computed for a loss at the same weights; the first levels are evaluated at once."""
+
+    @torch.no_grad()
+    def __init__(self, network: FlowNetwork, batch_size: int) -> None:
+        self._network = network
+        num_complete = 0
+        if network.mask is None:
+            num_complete = num_complete_levels(network.num_tokens, network.length, batch_size)
+        tree = PrefixTree(network.num_tokens, batch_size, network.body.start.device, num_complete)
+        self.recorder = network.recorder(tree, num_complete)
+
+    def log_policy(self) -> Tensor:
+        recorder, tree = self.recorder, self.recorder.tree
+        if recorder.num_levels == tree.depth:
+            recorder.evaluate()
+        outputs = tree.at_rows(recorder.outputs(tree.depth)).cpu()
+        return masked_log_softmax(outputs[:, : self._network.num_tokens], self.allowed())
+
+    def allowed(self) -> Tensor | None:
+        return _allowed(self._network, self.recorder.tree)
+
+    def advance(self, outcomes: Tensor) -> None:
+        recorder, tree = self.recorder, self.recorder.tree
+        tree.advance(outcomes.to(tree.device))
+        if recorder.num_grown == tree.depth < self._network.length:
+            recorder.grow()
+
+
+def policy_sampler(network: FlowNetwork, batch_size: int) -> Sampler:
+    """A sampler that keeps what a loss on the same episodes needs, where that can be kept and memory is no concern."""
+    fits = batch_size * network.length * network.body.width <= _MAX_RECORDED
+    return RecordingSampler(network, batch_size) if fits and network.records else NetworkSampler(network, batch_size)
+
+
+def _allowed(network: FlowNetwork, tree: PrefixTree) -> Tensor | None:
+    allowed = None if network.mask is None else network.mask.next(tree.tokens)
+    return None if allowed is None else allowed.cpu()
 
 
 @dataclass(frozen=True)

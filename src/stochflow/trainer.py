@@ -13,9 +13,9 @@ from stochflow.channels import Channel
 from stochflow.config import Config, OptimiserConfig
 from stochflow.descent import Descent, Record, State, learning_rate_factor, require_finite
 from stochflow.dynamics_fitter import DynamicsFitter
-from stochflow.models.prefixes import Recording
+from stochflow.models.recorder import Recorder
 from stochflow.objectives.base import Learner, Objective, Terms
-from stochflow.rollout import Exploration, NetworkSampler, Sampler, Walk, rollout
+from stochflow.rollout import Exploration, RecordingSampler, Sampler, Walk, rollout
 from stochflow.tasks.base import Reward
 from stochflow.trajectory import Trajectories
 
@@ -223,9 +223,9 @@ class Trainer(Loop):
         learner, size = self.learner, self.batch_size
         sampler, shape = self.sampler(size), (size, learner.network.length)
         walk = rollout(sampler, self.channel, shape, learner.generators, self.exploration)
-        return self.keep(walk, sampler.recording() if isinstance(sampler, NetworkSampler) else None)
+        return self.keep(walk, sampler.recorder if isinstance(sampler, RecordingSampler) else None)
 
-    def keep(self, walk: Walk, recording: Recording | None = None) -> Trajectories:
+    def keep(self, walk: Walk, recorder: Recorder | None = None) -> Trajectories:
         """Pay for what a walk brought, as far as the budget goes, and remember it."""
         learner, size = self.learner, len(walk.outcomes)
         walk, num_free = self._affordable(walk)
@@ -233,8 +233,8 @@ class Trainer(Loop):
         scores = learner.memory.pay(walk.outcomes, self._oracle)
         self._num_free += num_free
         self.idle_steps = self.idle_steps + 1 if self.calls == before else 0
-        # what was left out because the budget ended stays in the recording, so it does not fit any more
-        kept = recording if len(scores) == size else None
+        # what was left out because the budget ended stays in the recorder, so it does not fit any more
+        kept = recorder if len(scores) == size else None
         batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour, kept)
         learner.replay.add(batch)
         return batch

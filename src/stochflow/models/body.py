@@ -1,15 +1,23 @@
 """The body: features of every prefix of a batch of sequences in one pass."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from stochflow.kmers import kmer_buckets
-from stochflow.models.prefixes import PrefixTree, Recording, TreeSums, all_prefixes
-from stochflow.models.trunk import PlainTrunk, ResidualTrunk, plain_activations, residual_activations
+from stochflow.models.prefixes import all_parents, all_prefixes
+from stochflow.models.trunk import (
+    PlainTrunk,
+    ResidualTrunk,
+    Weights,
+    pairs,
+    plain_activations,
+    plain_gradients,
+    residual_activations,
+    residual_gradients,
+)
 
 MAX_BUCKETS = 4096
 _EMBEDDING_SCALE = 0.1
@@ -43,6 +51,7 @@ class PrefixBody(nn.Module):
             # a k-mer cannot end before position k − 1, so the rows of those positions do not exist
             offsets.append([first + (position - k + 1) * buckets for position in range(length)])
         self._first_rows = offsets
+        self._complete: dict[tuple[int, torch.device], list[Tensor]] = {}
         self.register_buffer("offsets", torch.tensor(offsets), persistent=False)
         self.embedding = nn.Embedding(num_rows(num_tokens, length, self.kmers), width, padding_idx=0)
         self.start = nn.Parameter(torch.zeros(width))
@@ -107,25 +116,16 @@ class PrefixBody(nn.Module):
         """
         sums, indices = [self.begin(1)], []
         for depth in range(1, num_levels + 1):
-            indices.append(self._complete_indices(depth, self.start.device))
-            sums.append(self.add(sums[-1].repeat_interleave(self.num_tokens, dim=0), indices[-1]))
+            indices.append(self._complete_indices(depth))
+            parents = all_parents(self.num_tokens, depth, self.start.device)
+            sums.append(self.add(sums[-1].index_select(0, parents), indices[-1]))
         return sums, indices
 
-    @lru_cache(maxsize=64)  # noqa: B019  # a few small tables for as long as anything remembers the network
-    def _complete_indices(self, depth: int, device: torch.device) -> list[Tensor]:
-        return self.last_indices(all_prefixes(self.num_tokens, depth, device).unbind(dim=1))
-
-    def tree_sums(self, tree: PrefixTree, num_levels: int, recording: Recording | None = None) -> Tensor:
-        """Sums of the distinct prefixes of a batch, level by level; → [num_nodes, width].
-
-        Args:
-            recording: what `begin` and `add` made of the same levels.
-        """
-        indices = [] if recording is None else list(recording.indices)
-        for depth in range(len(indices) + 1, num_levels):
-            indices.append(self.last_indices(tree.node_columns(depth)))
-        known = None if recording is None else recording.sums
-        return TreeSums.apply(self.embedding.weight, self.start, indices, tree, known)  # type: ignore[no-untyped-call]
+    def _complete_indices(self, depth: int) -> list[Tensor]:
+        key = depth, self.start.device
+        if key not in self._complete:
+            self._complete[key] = self.last_indices(all_prefixes(self.num_tokens, *key).unbind(dim=1))
+        return self._complete[key]
 
     def sums_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
         """Summed embedding of one prefix per row: the first `depths` tokens; [rows, time], [rows] → [rows, width]."""
@@ -186,18 +186,31 @@ class PrefixBody(nn.Module):
             hidden = hidden + functional.gelu(layer(hidden))
         return hidden
 
-    def fused_features(self, sums: Tensor, known: list[Tensor] | None = None) -> Tensor:
-        """The same for [rows, width], the gradient written out; `known` are the activations, if they are known."""
-        weights = [weight for pair in self._layers() for weight in pair]
-        if self.norm is None:
-            return PlainTrunk.apply(known, sums, *weights)  # type: ignore[no-untyped-call]
-        return ResidualTrunk.apply(known, sums, self.norm.weight, self.norm.bias, *weights)  # type: ignore[no-untyped-call]
+    @property
+    def trunk_weights(self) -> list[Tensor]:
+        """Scale and shift of the norm, if there is one, then W and b of every layer."""
+        layers = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+        parts: list[nn.LayerNorm | nn.Linear] = [*layers] if self.norm is None else [self.norm, *layers]
+        return [weight for part in parts for weight in (part.weight, part.bias)]
 
-    def activations(self, sums: Tensor) -> list[Tensor]:
-        """Everything that the layers compute, the features last; [rows, width] → see `trunk`."""
-        if self.norm is None:
-            return plain_activations(sums, self._layers())
-        return residual_activations(sums, self.norm.weight, self.norm.bias, self._layers())
+    def fused_features(self, sums: Tensor) -> Tensor:
+        """The same for [rows, width], the gradient written out."""
+        trunk = ResidualTrunk if self.norm is not None else PlainTrunk
+        features: Tensor = trunk.apply(sums, *self.trunk_weights)  # type: ignore[no-untyped-call]  # torch
+        return features
 
-    def _layers(self) -> list[tuple[Tensor, Tensor]]:
-        return [(layer.weight, layer.bias) for layer in self.layers if isinstance(layer, nn.Linear)]
+    def activations(self, sums: Tensor, weights: Weights) -> list[Tensor]:
+        """Everything that the layers compute, the features last; [rows, width] → see `trunk`.
+
+        Args:
+            weights: `trunk_weights`, which take their time to look up.
+        """
+        if self.norm is None:
+            return plain_activations(sums, pairs(weights))
+        return residual_activations(sums, weights[0], weights[1], pairs(weights[2:]))
+
+    def gradients(self, grad: Tensor, sums: Tensor, weights: Weights, made: list[Tensor]) -> list[Tensor]:
+        """The gradient in the sums and in `trunk_weights` from that in the features, given the activations."""
+        if self.norm is None:
+            return plain_gradients(grad, weights, made)
+        return residual_gradients(grad, sums, weights, made)

@@ -1,13 +1,11 @@
 """The distinct prefixes of a batch as a tree: what several rows share is computed once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, overload
+from typing import overload
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 SMALL_BATCH = 32  # below it, looking for prefixes that rows share costs more than it saves
 # when so few rows could still be spared, the same holds
@@ -95,6 +93,14 @@ class PrefixTree:
                 return self._append(nodes // self._num_tokens, rows, following, len(nodes))
         return self._append(which, self._all, self._all, batch_size)
 
+    @property
+    def device(self) -> torch.device:
+        return self._all.device
+
+    def at_rows(self, values: Tensor) -> Tensor:
+        """Values of the nodes of the last level at the rows; [num_nodes, n] → [batch, n]."""
+        return values if self.parted else values.index_select(0, self.which[-1])
+
     def inherited(self, values: Tensor, depth: int) -> Tensor:
         """What the nodes of a level have from their parents; [num_parents, n] → [num_nodes, n]."""
         return values if self._same(depth) else values.index_select(0, self.parents[depth - 1])
@@ -164,64 +170,23 @@ def num_complete_levels(num_tokens: int, length: int, batch_size: int) -> int:
     return sum(num_tokens**depth <= most for depth in range(1, length)) if num_tokens > 1 else 0
 
 
-@dataclass(frozen=True)
-class Recording:
-    """What the network computed on the way down.
+def climbed_sums(grad: Tensor, indices: list[list[Tensor]], tree: PrefixTree, num_rows: int) -> tuple[Tensor, Tensor]:
+    """The gradient of sums of embeddings along a tree, which climbs it once.
 
-    Attributes:
-        tree: the prefixes it was computed for.
-        sums: per level, the first layer, [num_nodes, width].
-        indices: per level after the first, embedding rows that its last token added, [num_nodes] each.
-        made: `activations` of the trunk for one or more levels at a time, in the order of the levels.
+    Args:
+        grad: in the sums of all nodes, level by level, [num_nodes, width]; it is used up.
+        indices: per level after the first, which rows its last token added, [num_nodes] each.
+        num_rows: rows of the table of embeddings.
+
+    Returns:
+        in the table, [num_rows, width], and in the sum of the empty prefix, [width].
     """
-
-    tree: PrefixTree
-    sums: list[Tensor]
-    indices: list[list[Tensor]]
-    made: list[list[Tensor]]
-
-
-class TreeSums(torch.autograd.Function):
-    """Sums of embeddings along a tree, one addition per node; the gradient climbs it once."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        weight: Tensor,
-        start: Tensor,
-        indices: list[list[Tensor]],
-        tree: PrefixTree,
-        known: list[Tensor] | None,
-    ) -> Tensor:
-        """Sums of all nodes, [num_nodes, width].
-
-        Args:
-            weight: embeddings, [num_rows, width].
-            start: sum of the empty prefix, [width].
-            indices: per level after the first, which rows its last token adds, [num_nodes] each.
-            known: the sums of the first levels, if they have been computed already.
-        """
-        ctx.indices, ctx.tree, ctx.num_rows = indices, tree, len(weight)
-        levels = list(known or [start.unsqueeze(0)])
-        for depth in range(len(levels), len(indices) + 1):
-            sums = tree.inherited(levels[-1], depth)
-            for column in indices[depth - 1]:
-                sums = sums + weight.index_select(0, column)
-            levels.append(sums)
-        return torch.cat(levels)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        indices, tree = ctx.indices, ctx.tree
-        climbed = grad.clone()
-        levels = climbed.split(tree.sizes[: len(indices) + 1])
-        grad_weight = grad.new_zeros(ctx.num_rows, grad.shape[1])
-        for depth in range(len(indices), 0, -1):
-            tree.add_to_parents(levels[depth], depth, levels[depth - 1])
-        # a longer k-mer begins on a later level: each k has the nodes from some level on
-        for row in range(max(map(len, indices), default=0)):
-            columns = [level[row] for level in indices if len(level) > row]
-            whole = torch.cat(columns)
-            grad_weight.index_add_(0, whole, climbed[len(climbed) - len(whole) :])
-        return grad_weight, levels[0].squeeze(0), None, None, None
+    levels = grad.split(tree.sizes[: len(indices) + 1])
+    for depth in range(len(indices), 0, -1):
+        tree.add_to_parents(levels[depth], depth, levels[depth - 1])
+    table = grad.new_zeros(num_rows, grad.shape[1])
+    # a longer k-mer begins on a later level: each k has the nodes from some level on
+    for row in range(max(map(len, indices), default=0)):
+        rows = torch.cat([level[row] for level in indices if len(level) > row])
+        table.index_add_(0, rows, grad[len(grad) - len(rows) :])
+    return table, levels[0].squeeze(0)

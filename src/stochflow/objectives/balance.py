@@ -13,7 +13,7 @@ from stochflow.models.dynamics import chosen
 from stochflow.models.flow_network import Heads
 from stochflow.objectives.base import ARITHMETIC, GEOMETRIC, Learner, Objective, Terms
 from stochflow.objectives.flows import terminal_flows
-from stochflow.rollout import NetworkSampler, Sampler
+from stochflow.rollout import Sampler, policy_sampler
 from stochflow.trajectory import Trajectories
 
 # the mean of a noisy R at which E[g'(log F − log R)] = 0, by the shape g of the loss
@@ -180,7 +180,7 @@ class Balance(Objective):
     """A condition on flows; its residual is the same off-policy, so fresh and remembered batches serve alike."""
 
     def sampler(self, batch_size: int) -> Sampler:
-        return NetworkSampler(self.learner.network, batch_size, records=True)
+        return policy_sampler(self.learner.network, batch_size)
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         for batch in self.learner.replayed(fresh):

@@ -59,8 +59,8 @@ class Learner:
 
         What was computed while sampling is not computed again.
         """
-        if batch.recording is not None:
-            return self.network.recorded(batch.recording, leaves)
+        if batch.recorder is not None:
+            return self.network.recorded(batch.recorder, leaves)
         return self.network.all_prefixes((batch.outcomes if leaves else batch.outcomes[:, :-1]).to(self.device))
 
     @torch.no_grad()

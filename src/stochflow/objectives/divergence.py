@@ -11,7 +11,7 @@ from stochflow.objectives.base import ARITHMETIC, Objective, Terms
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.flows import child_flows
 from stochflow.objectives.losses import balance_loss
-from stochflow.rollout import NetworkSampler, Sampler
+from stochflow.rollout import Sampler, policy_sampler
 from stochflow.trajectory import Trajectories
 
 
@@ -62,7 +62,7 @@ class TrajectoryKL(Objective):
     _last_residual = 0.0
 
     def sampler(self, batch_size: int) -> Sampler:
-        return NetworkSampler(self.learner.network, batch_size, records=True)
+        return policy_sampler(self.learner.network, batch_size)
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner = self.learner

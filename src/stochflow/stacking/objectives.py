@@ -17,7 +17,7 @@ from stochflow.stacking.network import StackedNetwork, StackedWalker
 from stochflow.stacking.rollout import StackedSampler
 from stochflow.trajectory import Trajectories
 
-_COLUMNS = [field.name for field in fields(Trajectories) if field.name != "recording"]
+_COLUMNS = [field.name for field in fields(Trajectories) if field.name != "recorder"]
 _DRAWN_AT_ONCE = 32  # updates whose remembered batches are drawn together
 
 
@@ -54,7 +54,7 @@ class Together:
 
     def paths(self, batch: Trajectories, step: int) -> tuple[Paths, Tensor]:
         """What the batches of all runs say by themselves, [runs, batch, ...], and the rows of their k-mers."""
-        flat = Trajectories(**{name: getattr(batch, name).flatten(0, 1) for name in _COLUMNS}, recording=None)
+        flat = Trajectories(**{name: getattr(batch, name).flatten(0, 1) for name in _COLUMNS}, recorder=None)
         paths = observed_paths(self.learners[0], flat, step)  # rewards and masks are the same for all runs
         shape = batch.outcomes.shape[:2]
         return Paths(*(column.unflatten(0, shape) for column in paths)), self.network.rows(batch.outcomes)
@@ -178,4 +178,4 @@ class StackedTrajectoryKL(_OnPaths):
 def stacked(batches: Sequence[Trajectories]) -> Trajectories:
     """Batches of equal size as one with the runs in front of every field."""
     columns = {name: torch.stack([getattr(batch, name) for batch in batches]) for name in _COLUMNS}
-    return Trajectories(**columns, recording=None)
+    return Trajectories(**columns, recorder=None)
