@@ -14,10 +14,10 @@ SOURCE = Path(stochflow.__file__).parent
 ORDER = [
     ["errors"],
     ["seeding", "logmath", "files", "kmers", "metrics", "optional"],
-    ["channels", "tasks", "config", "methods", "sequences", "checkpoint", "pages", "descent"],
+    ["channels", "tasks", "config", "methods", "sequences", "checkpoint", "pages"],
     ["enumerated", "models", "channel_config", "oracles", "constraints", "lengths"],
     ["graphs", "trajectory"],
-    ["planning", "rollout", "task_config", "replay"],
+    ["planning", "rollout", "task_config", "replay", "descent"],
     ["policies"],
     ["objectives", "evaluation"],
     ["rivals", "dynamics_fitter"],

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from stochflow.errors import NumericsError
+from stochflow.models.recorder import gradients_in_place
 
 Record = dict[str, float]
 State = dict[str, Tensor]
@@ -66,7 +67,8 @@ class Descent:
         if self._parameters[0].data_ptr() != self._flat.data_ptr():  # somebody moved or converted the module
             self._bind()
         self._gradient.zero_()
-        loss.backward()
+        with gradients_in_place():
+            loss.backward()
         if self.reduce is not None:
             self.reduce(self._gradient)
         norm = float(torch.linalg.vector_norm(self._gradient))
@@ -126,7 +128,9 @@ def _padded(num: int) -> int:
 
 def require_finite(terms: Mapping[str, Tensor]) -> Record:
     """The terms as numbers, or an error that names one that is not finite; the total only when each part of it is."""
-    record = dict(zip(terms, torch.stack([term.detach() for term in terms.values()]).tolist(), strict=True))
+    with torch.no_grad():
+        values = torch.stack(list(terms.values())).tolist() if len(terms) > 1 else [float(*terms.values())]
+    record = dict(zip(terms, values, strict=True))
     for name in sorted(record, key=lambda name: name == "loss"):
         if not math.isfinite(record[name]):
             raise NumericsError(

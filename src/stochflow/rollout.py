@@ -19,7 +19,7 @@ class Sampler(Protocol):
     """Walks a batch of prefixes forward, one token at a time."""
 
     def log_policy(self) -> Tensor:
-        """log π(·|s) at the current prefixes, on the CPU, [batch, K]."""
+        """log π(·|s) at the current prefixes, up to a constant in each row, on the CPU, [batch, K]."""
 
     def allowed(self) -> Tensor | None:
         """True for intentions that exploration may try too, [batch, K]; None for all."""
@@ -70,8 +70,8 @@ class RecordingSampler:
         recorder, tree = self.recorder, self.recorder.tree
         if recorder.num_levels == tree.depth:
             recorder.evaluate()
-        outputs = tree.at_rows(recorder.outputs(tree.depth)).cpu()
-        return masked_log_softmax(outputs[:, : self._network.num_tokens], self.allowed())
+        logits = tree.at_rows(recorder.logits(tree.depth)).cpu()
+        return logits if self._network.mask is None else masked_log_softmax(logits, self.allowed())
 
     def allowed(self) -> Tensor | None:
         return _allowed(self._network, self.recorder.tree)
@@ -79,7 +79,7 @@ class RecordingSampler:
     def advance(self, outcomes: Tensor) -> None:
         recorder, tree = self.recorder, self.recorder.tree
         tree.advance(outcomes.to(tree.device))
-        if recorder.num_grown == tree.depth < self._network.length:
+        if recorder.needs_growth and tree.depth < self._network.length:
             recorder.grow()
 
 
@@ -102,16 +102,22 @@ class Exploration:
     temperature: float = 1.0
     restarts: float = 0.0
 
+    def log_behaviour(self, log_policy: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """The logarithm of `behaviour`, up to a constant in each row."""
+        if self.epsilon == 0.0 and self.temperature == 1.0 and allowed is None:
+            return log_policy
+        return self.behaviour(log_policy, allowed).log()
+
     def behaviour(self, log_policy: Tensor, allowed: Tensor | None = None) -> Tensor:
         """(1 − ε)·softmax(log π/temperature) + ε/K, over the allowed intentions alone; [batch, K] each."""
-        if self.temperature != 1.0 or allowed is not None:
-            log_policy = masked_log_softmax(log_policy / self.temperature, allowed)
-        if self.epsilon == 0.0:
-            return log_policy.exp()
+        if self.temperature != 1.0:
+            log_policy = log_policy / self.temperature
         if allowed is None:
-            return log_policy.exp().mul_(1.0 - self.epsilon).add_(self.epsilon / log_policy.shape[-1])
+            probs = torch.softmax(log_policy, dim=-1)
+            return probs.mul_(1.0 - self.epsilon).add_(self.epsilon / probs.shape[-1]) if self.epsilon else probs
+        probs = masked_log_softmax(log_policy, allowed).exp()
         anything = self.epsilon / allowed.sum(dim=-1, keepdim=True) * allowed
-        return (1.0 - self.epsilon) * log_policy.exp() + anything
+        return (1.0 - self.epsilon) * probs + anything
 
 
 @dataclass(frozen=True)
@@ -140,29 +146,31 @@ def rollout(
     """
     batch_size, length = shape
     exploration = exploration or Exploration()
-    valid = start_depths(batch_size, length, exploration.restarts, generators["policy"])[:, None] <= torch.arange(
-        length
-    )
+    valid = torch.ones(batch_size, length, dtype=torch.bool)
+    if exploration.restarts:
+        starts = start_depths(batch_size, length, exploration.restarts, generators["policy"])
+        valid = starts[:, None] <= torch.arange(length)
     steps = []
-    clocks: Tensor | None = None
+    log_clocks: list[Tensor] = []
     with torch.inference_mode():
         for depth in range(length):
-            behaviour = exploration.behaviour(sampler.log_policy(), sampler.allowed())
-            if clocks is None or exploration.restarts:
+            log_behaviour = exploration.log_behaviour(sampler.log_policy(), sampler.allowed())
+            if not log_clocks:
                 # element by element, so one draw for all steps is the draws of the steps
                 num = 1 if exploration.restarts else length
-                clocks = behaviour.new_empty(num, *behaviour.shape).exponential_(generator=generators["policy"])
+                clocks = log_behaviour.new_empty(num, *log_behaviour.shape)
+                log_clocks = list(clocks.exponential_(generator=generators["policy"]).log_())[::-1]
             # exponential clocks race: this is how `torch.multinomial` draws, without its checks of the input
-            intentions = (behaviour / clocks[depth % len(clocks)]).argmax(dim=-1)
+            intentions = (log_behaviour - log_clocks.pop()).argmax(dim=-1)
             outcomes = channel.sample(intentions, depth, generators["channel"])
             if exploration.restarts:
                 anything = torch.randint(channel.num_tokens, (batch_size,), generator=generators["policy"])
                 outcomes = torch.where(valid[:, depth], outcomes, anything)
             sampler.advance(outcomes)
-            steps.append((intentions, outcomes, behaviour))
-    intentions, outcomes, behaviour = (torch.stack(column, dim=1) for column in zip(*steps, strict=True))
-    chosen = behaviour.gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
-    return Walk(intentions, outcomes, valid, torch.where(valid, chosen.log(), 0.0))
+            steps.append((intentions, outcomes, log_behaviour))
+    intentions, outcomes, log_behaviour = (torch.stack(column, dim=1) for column in zip(*steps, strict=True))
+    chosen = torch.log_softmax(log_behaviour, dim=-1).gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
+    return Walk(intentions, outcomes, valid, chosen.masked_fill_(~valid, 0.0) if exploration.restarts else chosen)
 
 
 def draw(probabilities: Tensor, generator: torch.Generator) -> Tensor:

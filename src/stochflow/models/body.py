@@ -7,16 +7,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from stochflow.kmers import kmer_buckets
-from stochflow.models.prefixes import all_parents, all_prefixes
+from stochflow.models.prefixes import all_prefixes
 from stochflow.models.trunk import (
     PlainTrunk,
     ResidualTrunk,
     Weights,
+    add_plain_gradients,
+    add_residual_gradients,
     pairs,
     plain_activations,
-    plain_gradients,
     residual_activations,
-    residual_gradients,
 )
 
 MAX_BUCKETS = 4096
@@ -51,7 +51,7 @@ class PrefixBody(nn.Module):
             # a k-mer cannot end before position k − 1, so the rows of those positions do not exist
             offsets.append([first + (position - k + 1) * buckets for position in range(length)])
         self._first_rows = offsets
-        self._complete: dict[tuple[int, torch.device], list[Tensor]] = {}
+        self._complete: dict[tuple[int, torch.device], tuple[Tensor, list[list[Tensor]]]] = {}
         self.register_buffer("offsets", torch.tensor(offsets), persistent=False)
         self.embedding = nn.Embedding(num_rows(num_tokens, length, self.kmers), width, padding_idx=0)
         self.start = nn.Parameter(torch.zeros(width))
@@ -108,23 +108,27 @@ class PrefixBody(nn.Module):
         start = self.start.expand(len(tokens), 1, -1)
         return torch.cat([start, terms], dim=1).cumsum(dim=1)
 
-    def complete_sums(self, num_levels: int) -> tuple[list[Tensor], list[list[Tensor]]]:
+    def complete_sums(self, num_levels: int) -> tuple[Tensor, list[list[Tensor]]]:
         """Sums of all prefixes of up to so many tokens, and the embedding rows that their last tokens added.
 
         Returns:
-            per level, the empty prefix first, [K^t, width]; and per level after it, [K^t] for every k there is.
+            level by level, the empty prefix first, [num_prefixes, width]; and per level after it, [K^t] for every k
+            there is.
         """
-        sums, indices = [self.begin(1)], []
-        for depth in range(1, num_levels + 1):
-            indices.append(self._complete_indices(depth))
-            parents = all_parents(self.num_tokens, depth, self.start.device)
-            sums.append(self.add(sums[-1].index_select(0, parents), indices[-1]))
-        return sums, indices
+        if not num_levels:
+            return self.begin(1), []
+        bags, indices = self._complete_indices(num_levels)
+        sums = functional.embedding_bag(bags, self.embedding.weight, mode="sum", padding_idx=0)
+        return sums + self.start, list(indices)
 
-    def _complete_indices(self, depth: int) -> list[Tensor]:
-        key = depth, self.start.device
+    def _complete_indices(self, num_levels: int) -> tuple[Tensor, list[list[Tensor]]]:
+        """All embedding rows of each of these prefixes, padded with zero, and those of `complete_sums`; made once."""
+        key = num_levels, self.start.device
         if key not in self._complete:
-            self._complete[key] = self.last_indices(all_prefixes(self.num_tokens, *key).unbind(dim=1))
+            levels = [all_prefixes(self.num_tokens, depth, key[1]) for depth in range(num_levels + 1)]
+            bags = [self.kmer_indices(level).flatten(1) for level in levels]
+            padded = [functional.pad(bag, (0, bags[-1].shape[1] - bag.shape[1])) for bag in bags]
+            self._complete[key] = torch.cat(padded), [self.last_indices(level.unbind(dim=1)) for level in levels[1:]]
         return self._complete[key]
 
     def sums_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
@@ -209,8 +213,16 @@ class PrefixBody(nn.Module):
             return plain_activations(sums, pairs(weights))
         return residual_activations(sums, weights[0], weights[1], pairs(weights[2:]))
 
-    def gradients(self, grad: Tensor, sums: Tensor, weights: Weights, made: list[Tensor]) -> list[Tensor]:
-        """The gradient in the sums and in `trunk_weights` from that in the features, given the activations."""
+    def add_gradients(
+        self, grad: Tensor, sums: list[Tensor], weights: Weights, made: list[Tensor], into: Weights
+    ) -> Tensor:
+        """Add the gradient in `trunk_weights` to what is there; returns that in the sums, [rows, width].
+
+        Args:
+            grad: in the features, [rows, width].
+            sums: of one part of the rows each.
+            made: the activations.
+        """
         if self.norm is None:
-            return plain_gradients(grad, weights, made)
-        return residual_gradients(grad, sums, weights, made)
+            return add_plain_gradients(grad, weights, made, into)
+        return add_residual_gradients(grad, torch.cat(sums), weights, made, into)

@@ -94,10 +94,11 @@ class FlowNetwork(nn.Module):
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
         left = self.steps_left(tokens)
         if self.records and context is None and len(tokens):
-            recorder = self.recorder(PrefixTree.of(tokens, self.num_tokens))
-            for _ in range(tokens.shape[1]):
-                recorder.grow()
-            recorder.evaluate()
+            with torch.no_grad():
+                recorder = self.recorder(PrefixTree.of(tokens, self.num_tokens))
+                for _ in range(tokens.shape[1]):
+                    recorder.grow()
+                recorder.evaluate()
             return self._recorded_heads(recorder, left, allowed)
         return self._heads(self._features(self.body.prefix_sums(tokens), context), left, allowed)
 
@@ -115,9 +116,10 @@ class FlowNetwork(nn.Module):
     def recorded(self, recorder: Recorder, leaves: bool = True) -> Heads:
         """Heads from what sampling computed with these weights; the complete sequences are left out on demand."""
         if leaves and recorder.num_levels == self.length:
-            recorder.grow()
-            recorder.evaluate()
-        tokens = recorder.tree.tokens[:, : recorder.num_levels - 1]
+            with torch.no_grad():
+                recorder.grow()
+                recorder.evaluate()
+        tokens = recorder.tree.tokens_of(recorder.num_levels - 1)
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
         return self._recorded_heads(recorder, self.steps_left(tokens), allowed)
 
@@ -214,23 +216,15 @@ class FlowNetwork(nn.Module):
             left: decisions to come, [...].
             allowed: what the mask says, [..., K].
         """
-        policy, backward, flow = (head(features) for head in self._linears)
-        return self._normalised(policy, backward, flow.squeeze(-1), left, allowed)
+        return Heads(
+            log_policy=masked_log_softmax(self.policy_head(features), allowed),
+            log_backward=torch.log_softmax(self.backward_head(features), dim=-1),
+            log_flow=self.flow_head(features).squeeze(-1) + left * math.log(self.num_tokens),
+        )
 
     def _recorded_heads(self, recorder: Recorder, left: Tensor, allowed: Tensor | None) -> Heads:
         """Heads at every row of a tree on all evaluated levels, [batch, levels, ...]."""
-        outputs = recorder.tree.by_row(recorder.heads(), recorder.num_levels)
-        policy, backward, flow = outputs.split([self.num_tokens, self.num_tokens, 1], dim=-1)
-        return self._normalised(policy, backward, flow.squeeze(-1), left, allowed)
-
-    def _normalised(
-        self, policy: Tensor, backward: Tensor, flow: Tensor, left: Tensor, allowed: Tensor | None
-    ) -> Heads:
-        return Heads(
-            log_policy=masked_log_softmax(policy, allowed),
-            log_backward=torch.log_softmax(backward, dim=-1),
-            log_flow=flow + left * math.log(self.num_tokens),
-        )
+        return Heads(*recorder.heads(allowed, left * math.log(self.num_tokens)))
 
     def _log_flow(self, sums: Tensor, left: Tensor | int) -> Tensor:
         return self.flow_head(self._features(sums, None)).squeeze(-1) + left * math.log(self.num_tokens)

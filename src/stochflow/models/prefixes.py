@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import accumulate
 from typing import overload
 
 import torch
@@ -21,6 +22,7 @@ class PrefixTree:
     are kept `apart` have one each from the start.
 
     Attributes:
+        num_tokens: K.
         sizes: nodes per level.
         parents: per level after the first, the node before the last token, [num_nodes].
         which: per level, the node of every row, [batch].
@@ -29,7 +31,7 @@ class PrefixTree:
     def __init__(
         self, num_tokens: int, batch_size: int, device: torch.device, num_complete: int = 0, apart: bool = False
     ) -> None:
-        self._num_tokens, self._num_complete = num_tokens, num_complete
+        self.num_tokens, self._num_complete = num_tokens, num_complete
         self._columns: list[Tensor] = []
         self._all = torch.arange(batch_size, device=device)
         # one row of the batch that begins with each node, [num_nodes]; None where a level is complete
@@ -37,7 +39,6 @@ class PrefixTree:
         self.sizes = [batch_size if apart else 1]
         self.parents: list[Tensor] = []
         self.which = [self._all if apart else torch.zeros_like(self._all)]
-        self._nodes: dict[int, Tensor] = {}
 
     @classmethod
     def of(cls, tokens: Tensor, num_tokens: int) -> "PrefixTree":
@@ -55,9 +56,13 @@ class PrefixTree:
     @property
     def tokens(self) -> Tensor:
         """The rows so far, [batch, depth]."""
-        if not self._columns:
+        return self.tokens_of(len(self._columns))
+
+    def tokens_of(self, depth: int) -> Tensor:
+        """The first tokens of the rows, [batch, depth]."""
+        if not depth:
             return self._all.new_empty(len(self._all), 0)
-        return torch.stack(self._columns, dim=1)
+        return torch.stack(self._columns[:depth], dim=1)
 
     @property
     def parted(self) -> bool:
@@ -73,7 +78,7 @@ class PrefixTree:
         """The same position by position, [num_nodes] each."""
         rows = self._rows[depth]
         if rows is None:
-            return all_prefixes(self._num_tokens, depth, self._all.device).unbind(dim=1)
+            return all_prefixes(self.num_tokens, depth, self._all.device).unbind(dim=1)
         if rows is self._all:
             return self._columns[:depth]
         return Selected(self._columns[:depth], rows)
@@ -83,14 +88,14 @@ class PrefixTree:
         which, depth, batch_size = self.which[-1], self.depth, len(self._all)
         self._columns.append(column)
         if depth < self._num_complete:
-            size = self.sizes[-1] * self._num_tokens
-            parents = all_parents(self._num_tokens, depth + 1, column.device)
-            return self._append(parents, None, which * self._num_tokens + column, size)
+            size = self.sizes[-1] * self.num_tokens
+            parents = all_parents(self.num_tokens, depth + 1, column.device)
+            return self._append(parents, None, which * self.num_tokens + column, size)
         if not self.parted and batch_size >= SMALL_BATCH:
-            nodes, following = (which * self._num_tokens + column).unique(return_inverse=True)
+            nodes, following = (which * self.num_tokens + column).unique(return_inverse=True)
             if batch_size - len(nodes) > max(_FEW_ROWS, batch_size // _FEW_SHARE):
                 rows = torch.empty_like(nodes).scatter_(0, following, self._all)
-                return self._append(nodes // self._num_tokens, rows, following, len(nodes))
+                return self._append(nodes // self.num_tokens, rows, following, len(nodes))
         return self._append(which, self._all, self._all, batch_size)
 
     @property
@@ -112,12 +117,10 @@ class PrefixTree:
         else:
             parents.index_add_(0, self.parents[depth - 1], values)
 
-    def by_row(self, values: Tensor, num_levels: int) -> Tensor:
-        """Values of the nodes of the first levels, level by level, at the rows; [num_nodes, n] → [batch, levels, n]."""
-        if num_levels not in self._nodes:
-            firsts = torch.tensor([sum(self.sizes[:level]) for level in range(num_levels)], device=values.device)
-            self._nodes[num_levels] = (torch.stack(self.which[:num_levels], dim=1) + firsts).flatten()
-        return values.index_select(0, self._nodes[num_levels]).view(len(self._all), num_levels, -1)
+    def nodes(self, num_levels: int) -> Tensor:
+        """Number of every row's node on the first levels, counted through all of them; [batch, levels]."""
+        firsts = torch.tensor([0, *accumulate(self.sizes[: num_levels - 1])], device=self.device)
+        return torch.stack(self.which[:num_levels], dim=1).add_(firsts)
 
     def _append(self, parents: Tensor, rows: Tensor | None, which: Tensor, size: int) -> None:
         self.parents.append(parents)
@@ -170,23 +173,20 @@ def num_complete_levels(num_tokens: int, length: int, batch_size: int) -> int:
     return sum(num_tokens**depth <= most for depth in range(1, length)) if num_tokens > 1 else 0
 
 
-def climbed_sums(grad: Tensor, indices: list[list[Tensor]], tree: PrefixTree, num_rows: int) -> tuple[Tensor, Tensor]:
-    """The gradient of sums of embeddings along a tree, which climbs it once.
+def climb(grad: Tensor, indices: list[list[Tensor]], tree: PrefixTree, table: Tensor, start: Tensor) -> None:
+    """Add the gradient of sums of embeddings along a tree, which climbs it once, to that in the embeddings.
 
     Args:
         grad: in the sums of all nodes, level by level, [num_nodes, width]; it is used up.
         indices: per level after the first, which rows its last token added, [num_nodes] each.
-        num_rows: rows of the table of embeddings.
-
-    Returns:
-        in the table, [num_rows, width], and in the sum of the empty prefix, [width].
+        table: gradient in the table of embeddings, [num_rows, width].
+        start: gradient in the sum of the empty prefix, [width].
     """
     levels = grad.split(tree.sizes[: len(indices) + 1])
     for depth in range(len(indices), 0, -1):
         tree.add_to_parents(levels[depth], depth, levels[depth - 1])
-    table = grad.new_zeros(num_rows, grad.shape[1])
+    start.add_(levels[0].sum(dim=0) if len(levels[0]) > 1 else levels[0][0])
     # a longer k-mer begins on a later level: each k has the nodes from some level on
     for row in range(max(map(len, indices), default=0)):
         rows = torch.cat([level[row] for level in indices if len(level) > row])
         table.index_add_(0, rows, grad[len(grad) - len(rows) :])
-    return table, levels[0].squeeze(0)

@@ -50,33 +50,38 @@ def plain_activations(sums: Tensor, layers: Layers) -> list[Tensor]:
     return made
 
 
-def residual_gradients(grad: Tensor, sums: Tensor, weights: Weights, made: list[Tensor]) -> list[Tensor]:
-    """The gradient of the residual kind in the sums and in all weights, from that in its features, [rows, width].
+def add_residual_gradients(grad: Tensor, sums: Tensor, weights: Weights, made: list[Tensor], into: Weights) -> Tensor:
+    """Add the gradient of the residual kind in its weights to what is there; returns that in the sums, [rows, width].
 
     Args:
+        grad: in the features, [rows, width].
         weights: scale and shift of the norm, then W and b of every layer.
         made: what `residual_activations` made of the sums.
+        into: one tensor per weight, of its shape.
     """
     mean, inverse, normed, *hidden = made
-    grads: list[Tensor] = []
-    for weight, before, inner in zip(weights[-2:1:-2], hidden[-3::-2], hidden[-2::-2], strict=True):
+    layers = zip(weights[-2:1:-2], into[-2:1:-2], into[-1:2:-2], hidden[-3::-2], hidden[-2::-2], strict=True)
+    for weight, into_weight, into_bias, before, inner in layers:
         inner_grad = _gelu_backward(grad, inner)
-        grads = [inner_grad.t() @ before, inner_grad.sum(dim=0), *grads]
+        into_weight.addmm_(inner_grad.t(), before)
+        into_bias.add_(inner_grad.sum(dim=0))
         grad = torch.addmm(grad, inner_grad, weight)
     grad = _gelu_backward(grad, normed)
-    wanted = [True, True, True]
     norm = (sums.shape[-1:], mean, inverse, weights[0], weights[1])
-    return [*_layer_norm_backward(grad, sums, *norm, wanted), *grads]
+    before_norm, scale, shift = _layer_norm_backward(grad, sums, *norm, [True, True, True])
+    into[0].add_(scale)
+    into[1].add_(shift)
+    return before_norm
 
 
-def plain_gradients(grad: Tensor, weights: Weights, made: list[Tensor]) -> list[Tensor]:
+def add_plain_gradients(grad: Tensor, weights: Weights, made: list[Tensor], into: Weights) -> Tensor:
     """The same for the plain kind, which has no norm."""
-    grads: list[Tensor] = []
     for number in range(len(weights) // 2 - 1, -1, -1):
         inner_grad = _relu_backward(grad, made[number + 1], 0.0)
-        grads = [inner_grad.t() @ made[number], inner_grad.sum(dim=0), *grads]
+        into[2 * number].addmm_(inner_grad.t(), made[number])
+        into[2 * number + 1].add_(inner_grad.sum(dim=0))
         grad = inner_grad @ weights[2 * number]
-    return [_relu_backward(grad, made[0], 0.0), *grads]
+    return _relu_backward(grad, made[0], 0.0)
 
 
 class ResidualTrunk(torch.autograd.Function):
@@ -84,7 +89,7 @@ class ResidualTrunk(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, sums: Tensor, *weights: Tensor) -> Tensor:
-        """[rows, width] → [rows, width]; the weights are those of `residual_gradients`."""
+        """[rows, width] → [rows, width]; the weights are those of `add_residual_gradients`."""
         made = residual_activations(sums, weights[0], weights[1], pairs(weights[2:]))
         ctx.save_for_backward(sums, *weights, *made)
         ctx.num_weights = len(weights)
@@ -94,7 +99,9 @@ class ResidualTrunk(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
         sums, *saved = ctx.saved_tensors
-        return tuple(residual_gradients(grad, sums, saved[: ctx.num_weights], saved[ctx.num_weights :]))
+        weights = saved[: ctx.num_weights]
+        into = [torch.zeros_like(weight) for weight in weights]
+        return add_residual_gradients(grad, sums, weights, saved[ctx.num_weights :], into), *into
 
 
 class PlainTrunk(torch.autograd.Function):
@@ -111,7 +118,9 @@ class PlainTrunk(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
         saved = ctx.saved_tensors
-        return tuple(plain_gradients(grad, saved[: ctx.num_weights], saved[ctx.num_weights :]))
+        weights = saved[: ctx.num_weights]
+        into = [torch.zeros_like(weight) for weight in weights]
+        return add_plain_gradients(grad, weights, saved[ctx.num_weights :], into), *into
 
 
 def pairs(weights: Weights) -> Layers:

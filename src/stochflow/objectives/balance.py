@@ -2,9 +2,11 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -39,7 +41,7 @@ class Steps:
         log_dynamics: log P̂(s_{t+1}|s_t,a_t).
         log_next_flow: log F(s_{t+1}), with log R(x) at the end.
         log_backward: log π_B(a_t|s_{t+1}).
-        valid: True where a decision was made.
+        valid: True where a decision was made; None where that is everywhere.
     """
 
     log_flow: Tensor
@@ -47,7 +49,7 @@ class Steps:
     log_dynamics: Tensor
     log_next_flow: Tensor
     log_backward: Tensor
-    valid: Tensor
+    valid: Tensor | None
 
     @property
     def log_ratio(self) -> Tensor:
@@ -62,16 +64,32 @@ class Steps:
 
     def spread(self) -> Terms:
         """Mean and standard deviation of each of the five terms over the real steps; zero when there are none."""
-        return dict(zip(SPREAD, self.moments().unbind(), strict=True))
+        found = moments(self.values(), self.valid)
+        return dict(zip(SPREAD, torch.from_numpy(found).unbind(), strict=True))
 
-    def moments(self) -> Tensor:
-        """The same as one tensor in the order of `SPREAD`, [10]."""
-        values = torch.stack([getattr(self, name).detach() for name in _FIVE]).flatten(1)
-        real = self.valid.flatten()
-        num_real = real.sum().clamp_min(1)
-        means = torch.where(real, values, 0.0).sum(dim=1) / num_real
-        squares = torch.where(real, values - means.unsqueeze(-1), 0.0).square()
-        return torch.stack([means, (squares.sum(dim=1) / num_real).sqrt()], dim=1).flatten()
+    def values(self) -> Tensor:
+        """All five terms, without gradient, [5, batch, time]."""
+        with torch.no_grad():
+            return torch.stack([getattr(self, name) for name in _FIVE])
+
+
+def moments(values: Tensor, valid: Tensor | None) -> npt.NDArray[Any]:
+    """Means and standard deviations over the real steps in the order of `SPREAD`; [..., 5, batch, time] → [..., 10].
+
+    Args:
+        valid: True where a step counts, [..., batch, time].
+    """
+    # in numpy, whose operations on a handful of numbers cost a fraction of torch's
+    found = values.flatten(-2).cpu().numpy()
+    if valid is None or bool((real := valid.flatten(-2).cpu().numpy()[..., None, :]).all()):
+        means = np.add.reduce(found, axis=-1, keepdims=True) / found.shape[-1]
+        squares = np.square(found - means)
+        variances = np.add.reduce(squares, axis=-1, keepdims=True) / found.shape[-1]
+    else:
+        num_real = real.sum(axis=-1, keepdims=True).clip(min=1).astype(found.dtype)
+        means = np.where(real, found, 0.0).sum(axis=-1, keepdims=True) / num_real
+        variances = np.square(np.where(real, found - means, 0.0)).sum(axis=-1, keepdims=True) / num_real
+    return np.concatenate([means, np.sqrt(variances)], axis=-1).reshape(*found.shape[:-2], -1)
 
 
 class Paths(NamedTuple):
@@ -119,12 +137,13 @@ def path_steps(learner: Learner, batch: Trajectories, step: int) -> Steps:
     config = learner.config.objective
     realised = config.path == "realised"
     paths = observed_paths(learner, batch, step)
-    length = paths.outcomes.shape[1]
     learned = not realised and config.backward == "learned"
     heads = learner.heads(batch, leaves=learned)
-    log_backward = heads.log_backward[:, 1:] if learned else heads.log_backward
-    decisions = Heads(heads.log_policy[:, :length], log_backward, heads.log_flow[:, :length])
-    return steps_on(config, paths, decisions, None if realised else learner.log_dynamics(paths.outcomes))
+    if learned:
+        heads = Heads(heads.log_policy[:, :-1], heads.log_backward[:, 1:], heads.log_flow[:, :-1])
+    steps = steps_on(config, paths, heads, None if realised else learner.log_dynamics(paths.outcomes))
+    everywhere = learner.network.mask is None and bool(batch.valid.all())
+    return replace(steps, valid=None) if everywhere else steps
 
 
 def observed_paths(learner: Learner, batch: Trajectories, step: int) -> Paths:

@@ -11,7 +11,7 @@ from stochflow.objectives.balance import PathBalance, Steps
 from stochflow.objectives.losses import balance_loss
 
 
-def tb_residual(log_flows: Tensor, log_ratio: Tensor, valid: Tensor) -> Tensor:
+def tb_residual(log_flows: Tensor, log_ratio: Tensor, valid: Tensor | None) -> Tensor:
     """δ = log Z + Σ_t (log π + log P̂ − log π_B) − log R(x) over the real steps; zero at balance.
 
     A path that starts from a given prefix has that prefix's flow in the place of Z.
@@ -19,11 +19,13 @@ def tb_residual(log_flows: Tensor, log_ratio: Tensor, valid: Tensor) -> Tensor:
     Args:
         log_flows: log F of every state with log R(x) at the end, [batch, time + 1].
         log_ratio: log π + log P̂ − log π_B of every step, [batch, time].
-        valid: [batch, time].
+        valid: [batch, time]; None where every step is real.
 
     Returns:
         [batch].
     """
+    if valid is None:
+        return log_flows[:, 0] + log_ratio.sum(dim=-1) - log_flows[:, -1]
     first = valid.int().argmax(dim=-1, keepdim=True)
     log_start = log_flows.gather(-1, first).squeeze(-1)
     return log_start + torch.where(valid, log_ratio, 0.0).sum(dim=-1) - log_flows[:, -1]
@@ -34,4 +36,4 @@ class TrajectoryBalance(PathBalance):
 
     def loss(self, steps: Steps, config: ObjectiveConfig) -> Tensor:
         residual = tb_residual(steps.log_flows, steps.log_ratio, steps.valid)
-        return balance_loss(residual, steps.valid.any(dim=-1), config.loss)
+        return balance_loss(residual, None if steps.valid is None else steps.valid.any(dim=-1), config.loss)

@@ -36,7 +36,7 @@ class ScoreMemory:
         self._table: npt.NDArray[np.float64] | None = None
         if reward is None and num_tokens**length <= _MAX_TABLE:
             self._table = np.full(num_tokens**length, np.nan)
-            self._powers = num_tokens ** torch.arange(length - 1, -1, -1)
+            self._powers = num_tokens ** np.arange(length - 1, -1, -1)
         self._waiting: list[tuple[Tensor, Tensor]] = []  # sequences and scores that the trie does not have yet
         self._num_waiting = 0
 
@@ -133,7 +133,7 @@ class ScoreMemory:
 
     def _codes(self, sequences: Tensor) -> Codes:
         """Place of each sequence in lexicographic order, [batch]."""
-        return (sequences @ self._powers).numpy()
+        return np.asarray(sequences.numpy() @ self._powers)
 
     def _measure(self, sequences: Tensor, oracle: Callable[[Tensor], Tensor], reward: Reward) -> Tensor:
         scores = checked_scores(oracle(sequences.clone()), len(sequences))
@@ -191,8 +191,8 @@ def checked_scores(scores: object, expected: int) -> Tensor:
             f"the oracle returned scores of shape {tuple(tensor.shape)} for {expected} sequences; "
             "return exactly one score per sequence"
         )
-    least, most = tensor.aminmax() if expected else (tensor, tensor)
-    if expected and not (float(least) >= 0.0 and float(most) < math.inf):  # not a number fails both
+    values = tensor.numpy()
+    if expected and not (values.min() >= 0.0 and values.max() < math.inf):  # not a number fails both
         bad = ~torch.isfinite(tensor) | (tensor < 0)
         raise OracleError(
             f"the oracle returned {float(tensor[bad][0])} for {int(bad.sum())} of {expected} sequences; "

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from stochflow.models.flow_network import Heads
-from stochflow.objectives.balance import SPREAD, PathBalance, Paths, Steps, observed_paths, steps_on
+from stochflow.objectives.balance import SPREAD, PathBalance, Paths, Steps, moments, observed_paths, steps_on
 from stochflow.objectives.base import Learner, Terms
 from stochflow.objectives.divergence import TrajectoryKL
 from stochflow.stacking.dynamics import StackedDynamics
@@ -133,7 +133,7 @@ class StackedBalance(_OnPaths):
 
         def judged(*columns: Tensor) -> tuple[Tensor, Tensor]:
             steps = Steps(*columns)
-            return objective.loss(steps, config), steps.moments()
+            return objective.loss(steps, config), steps.values()
 
         def aware(paths: Paths, heads: Heads, log_matrices: Tensor) -> tuple[Tensor, Tensor]:
             return judged(*vars(steps_on(config, paths, heads, log_matrices)).values())
@@ -145,11 +145,12 @@ class StackedBalance(_OnPaths):
                 flat = [[column.flatten(0, 1) for column in each] for each in (paths, heads)]
                 steps = steps_on(config, Paths(*flat[0]), Heads(*flat[1]), None)
                 shape = paths.outcomes.shape[:2]
-                losses, moments = vmap(judged)(*(column.unflatten(0, shape) for column in vars(steps).values()))
+                losses, values = vmap(judged)(*(column.unflatten(0, shape) for column in vars(steps).values()))
             else:
                 log_matrices = self.together.dynamics.log_matrices(paths.outcomes)
-                losses, moments = vmap(aware)(paths, heads, log_matrices)
-            yield {"loss": losses, **dict(zip(SPREAD, moments.unbind(1), strict=True))}
+                losses, values = vmap(aware)(paths, heads, log_matrices)
+            spread = torch.from_numpy(moments(values, paths.valid)).unbind(1)
+            yield {"loss": losses, **dict(zip(SPREAD, spread, strict=True))}
 
 
 class StackedTrajectoryKL(_OnPaths):
