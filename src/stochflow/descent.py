@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adam import adam
 
 from stochflow.errors import NumericsError
 from stochflow.models.recorder import gradients_in_place
@@ -53,6 +52,7 @@ class Descent:
         self._flat, self._gradient, self._first, self._second = (
             flat.to(like) for flat in (self._flat, self._gradient, self._first, self._second)
         )
+        self._num_steps = self._num_steps.to(like.device)
         views = zip(self._parameters, self._parts(self._flat), self._parts(self._gradient), strict=True)
         for weight, value, gradient in views:
             weight.data = value.copy_(weight.detach())
@@ -79,20 +79,21 @@ class Descent:
             )
         if norm > self.clip:
             self._gradient.mul_(self.clip / (norm + 1e-6))
-        adam(
+        # what torch.optim.Adam calls in the end: on its way there are as many operations again
+        self._num_steps += 1
+        torch._fused_adam_(
             [self._flat],
             [self._gradient],
             [self._first],
             [self._second],
             [],
             [self._num_steps],
-            fused=True,
-            amsgrad=False,
+            lr=learning_rate,
             beta1=0.9,
             beta2=0.999,
-            lr=learning_rate,
             weight_decay=0.0,
             eps=1e-8,
+            amsgrad=False,
             maximize=False,
         )
 
@@ -119,7 +120,7 @@ class Descent:
                 if (key := f"{index}.{name}") in state:  # a weight that never had a gradient may have none
                     part.copy_(state[key])
         counts = [value for key, value in state.items() if key.endswith(".step")]
-        self._num_steps = counts[0].clone() if counts else torch.zeros(())
+        self._num_steps = (counts[0].clone() if counts else torch.zeros(())).to(like.device)
 
 
 def _padded(num: int) -> int:

@@ -134,9 +134,11 @@ def sharing(network: FlowNetwork, team: Team) -> Iterator[None]:
 
     for name in _SHARED:
         setattr(network, name, shared(getattr(network, name)))
+    network.shared = True
     try:
         yield
     finally:
+        network.shared = False
         for name in _SHARED:
             delattr(network, name)
 

@@ -63,14 +63,16 @@ class RecordingSampler:
         num_complete = 0
         if network.mask is None:
             num_complete = num_complete_levels(network.num_tokens, network.length, batch_size)
-        tree = PrefixTree(network.num_tokens, batch_size, network.body.start.device, num_complete)
-        self.recorder = network.recorder(tree, num_complete)
+        device = network.body.start.device
+        self._on_cpu = device.type == "cpu"
+        self.recorder = network.recorder(PrefixTree(network.num_tokens, batch_size, device, num_complete), num_complete)
 
     def log_policy(self) -> Tensor:
         recorder, tree = self.recorder, self.recorder.tree
         if recorder.num_levels == tree.depth:
             recorder.evaluate()
-        logits = tree.at_rows(recorder.logits(tree.depth)).cpu()
+        logits = tree.at_rows(recorder.logits(tree.depth))
+        logits = logits if self._on_cpu else logits.cpu()
         return logits if self._network.mask is None else masked_log_softmax(logits, self.allowed())
 
     def allowed(self) -> Tensor | None:
@@ -78,7 +80,7 @@ class RecordingSampler:
 
     def advance(self, outcomes: Tensor) -> None:
         recorder, tree = self.recorder, self.recorder.tree
-        tree.advance(outcomes.to(tree.device))
+        tree.advance(outcomes if self._on_cpu else outcomes.to(tree.device))
         if recorder.needs_growth and tree.depth < self._network.length:
             recorder.grow()
 

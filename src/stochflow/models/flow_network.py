@@ -50,10 +50,13 @@ class FlowNetwork(nn.Module):
 
     With `fused`, prefixes that several rows share are evaluated once, and the k-mer body's gradient is written out.
     Without it everything is left to autograd, as transforms of `torch.func` need it.
+
+    While it is `shared` among processes, each evaluates some of the rows: then only `Heads` are known of all of them.
     """
 
     context: Tensor
     fused = True
+    shared = False
     mask: IntentionMask | None = None
     stop: int | None = None
 
@@ -94,12 +97,7 @@ class FlowNetwork(nn.Module):
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
         left = self.steps_left(tokens)
         if self.records and context is None and len(tokens):
-            with torch.no_grad():
-                recorder = self.recorder(PrefixTree.of(tokens, self.num_tokens))
-                for _ in range(tokens.shape[1]):
-                    recorder.grow()
-                recorder.evaluate()
-            return self._recorded_heads(recorder, left, allowed)
+            return self._recorded_heads(self.evaluated(tokens), left, allowed)
         return self._heads(self._features(self.body.prefix_sums(tokens), context), left, allowed)
 
     @property
@@ -113,15 +111,29 @@ class FlowNetwork(nn.Module):
         heads = [weight for head in self._linears for weight in (head.weight, head.bias)]
         return Recorder(self.body, heads, tree, num_complete)
 
+    @torch.no_grad()
+    def evaluated(self, tokens: Tensor) -> Recorder:
+        """Every prefix of finished rows, [batch, time], the empty one first, each evaluated once."""
+        recorder = self.recorder(PrefixTree.of(tokens, self.num_tokens))
+        for _ in range(tokens.shape[1]):
+            recorder.grow()
+        recorder.evaluate()
+        return recorder
+
     def recorded(self, recorder: Recorder, leaves: bool = True) -> Heads:
         """Heads from what sampling computed with these weights; the complete sequences are left out on demand."""
-        if leaves and recorder.num_levels == self.length:
-            with torch.no_grad():
-                recorder.grow()
-                recorder.evaluate()
+        if leaves:
+            self.evaluate_leaves(recorder)
         tokens = recorder.tree.tokens_of(recorder.num_levels - 1)
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
         return self._recorded_heads(recorder, self.steps_left(tokens), allowed)
+
+    def evaluate_leaves(self, recorder: Recorder) -> None:
+        """Let it know the complete sequences too, which sampling does not evaluate."""
+        if recorder.num_levels == self.length:
+            with torch.no_grad():
+                recorder.grow()
+                recorder.evaluate()
 
     def at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, ...]."""

@@ -38,6 +38,7 @@ class PrefixTree:
         self._rows: list[Tensor | None] = [self._all if apart else None]
         self.sizes = [batch_size if apart else 1]
         self.parents: list[Tensor] = []
+        self._nodes: Tensor | None = None
         self.which = [self._all if apart else torch.zeros_like(self._all)]
 
     @classmethod
@@ -119,8 +120,10 @@ class PrefixTree:
 
     def nodes(self, num_levels: int) -> Tensor:
         """Number of every row's node on the first levels, counted through all of them; [batch, levels]."""
-        firsts = torch.tensor([0, *accumulate(self.sizes[: num_levels - 1])], device=self.device)
-        return torch.stack(self.which[:num_levels], dim=1).add_(firsts)
+        if self._nodes is None or self._nodes.shape[1] != num_levels:
+            firsts = torch.tensor([0, *accumulate(self.sizes[: num_levels - 1])], device=self.device)
+            self._nodes = torch.stack(self.which[:num_levels], dim=1).add_(firsts)
+        return self._nodes
 
     def _append(self, parents: Tensor, rows: Tensor | None, which: Tensor, size: int) -> None:
         self.parents.append(parents)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -111,6 +112,15 @@ class Recorder:
         """
         return _Heads.apply(self, allowed, log_completions, *self._weights)  # type: ignore[no-untyped-call]  # torch
 
+    def rows(self) -> npt.NDArray[Any]:
+        """The heads at every row on all evaluated levels side by side, without gradient, [batch, levels, n]."""
+        return self.outputs().numpy()[self.tree.nodes(self.num_levels).numpy()]
+
+    def loss(self, value: float, grad: Tensor) -> Tensor:
+        """A scalar of this value, whose gradient in `rows` is known; [batch, levels, n] → []."""
+        loss: Tensor = _Loss.apply(self, value, grad, *self._weights)  # type: ignore[no-untyped-call]  # torch
+        return loss
+
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The three heads in what stands side by side; [..., n] → [..., K], [..., K], [...]."""
         num_policy, num_backward, _ = self._sizes
@@ -120,8 +130,11 @@ class Recorder:
         """The heads at all evaluated nodes side by side, [num_nodes, n]."""
         return self._outputs[0] if len(self._outputs) == 1 else torch.cat(self._outputs)
 
-    def gradients(self, grad: Tensor) -> list[Tensor] | None:
-        """The gradient in all weights from that in `outputs`; None if it was added to what the weights have."""
+    def gradients(self, rows: Tensor) -> list[Tensor] | None:
+        """The gradient in all weights from that in `rows`; None if it was added to what the weights have."""
+        nodes = self.tree.nodes(self.num_levels)
+        grad = rows.new_zeros(sum(map(len, self._outputs)), rows.shape[-1])
+        grad.index_add_(0, nodes.flatten(), rows.flatten(0, 1))
         into: list[Tensor] = []
         if getattr(_state, "in_place", False):
             into = [weight.grad for weight in self._weights if weight.grad is not None]
@@ -146,22 +159,18 @@ class _Heads(torch.autograd.Function):
         ctx: Any, recorder: Recorder, allowed: Tensor | None, log_completions: Tensor, *weights: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        nodes = recorder.tree.nodes(recorder.num_levels)
-        outputs = recorder.outputs()
-        rows = torch.nn.functional.embedding(nodes, outputs)
+        rows = torch.nn.functional.embedding(recorder.tree.nodes(recorder.num_levels), recorder.outputs())
         policy, backward, flow = recorder.split(rows)
         log_policy, log_backward = masked_log_softmax(policy, allowed), torch.log_softmax(backward, dim=-1)
         # other views of the same numbers: what is returned would hold on to itself
         ctx.normalised = log_policy.detach(), log_backward.detach()
-        ctx.recorder, ctx.allowed, ctx.nodes, ctx.shape = recorder, allowed, nodes, outputs.shape
-        ctx.num_weights = len(weights)
+        ctx.recorder, ctx.allowed, ctx.shape, ctx.num_weights = recorder, allowed, rows.shape, len(weights)
         return log_policy, log_backward, flow + log_completions
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        like = ctx.normalised[0]
-        rows = like.new_zeros(*ctx.nodes.shape, ctx.shape[1])
+        rows = ctx.normalised[0].new_zeros(ctx.shape)
         policy, backward, flow = ctx.recorder.split(rows)
         if grads[2] is not None:
             flow.copy_(grads[2])
@@ -171,6 +180,20 @@ class _Heads(torch.autograd.Function):
                 if number == 0 and ctx.allowed is not None:
                     grad = grad.masked_fill(~ctx.allowed, 0.0)
                 part.copy_(_log_softmax_backward(grad, log_probs, -1, log_probs.dtype))
-        at_nodes = like.new_zeros(ctx.shape).index_add_(0, ctx.nodes.flatten(), rows.flatten(0, 1))
-        found = ctx.recorder.gradients(at_nodes)
-        return None, None, None, *([None] * ctx.num_weights if found is None else found)
+        return None, None, None, *_returned(ctx.recorder.gradients(rows), ctx.num_weights)
+
+
+class _Loss(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, recorder: Recorder, value: float, grad: Tensor, *weights: Tensor) -> Tensor:
+        ctx.recorder, ctx.grad, ctx.num_weights = recorder, grad, len(weights)
+        return grad.new_tensor(value)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, None, *_returned(ctx.recorder.gradients(ctx.grad * grad), ctx.num_weights)
+
+
+def _returned(gradients: list[Tensor] | None, num: int) -> list[Tensor | None]:
+    return [None] * num if gradients is None else [*gradients]

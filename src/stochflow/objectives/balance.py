@@ -1,12 +1,12 @@
 """What the balance conditions along a path have in common: five terms per step, and whose path it is."""
 
+import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -15,6 +15,7 @@ from stochflow.models.dynamics import chosen
 from stochflow.models.flow_network import Heads
 from stochflow.objectives.base import ARITHMETIC, GEOMETRIC, Learner, Objective, Terms
 from stochflow.objectives.flows import terminal_flows
+from stochflow.objectives.written import Array, Pulls, WrittenPaths
 from stochflow.rollout import Sampler, policy_sampler
 from stochflow.trajectory import Trajectories
 
@@ -64,8 +65,7 @@ class Steps:
 
     def spread(self) -> Terms:
         """Mean and standard deviation of each of the five terms over the real steps; zero when there are none."""
-        found = moments(self.values(), self.valid)
-        return dict(zip(SPREAD, torch.from_numpy(found).unbind(), strict=True))
+        return named_moments(self.values(), self.valid)
 
     def values(self) -> Tensor:
         """All five terms, without gradient, [5, batch, time]."""
@@ -73,23 +73,27 @@ class Steps:
             return torch.stack([getattr(self, name) for name in _FIVE])
 
 
-def moments(values: Tensor, valid: Tensor | None) -> npt.NDArray[Any]:
-    """Means and standard deviations over the real steps in the order of `SPREAD`; [..., 5, batch, time] → [..., 10].
+def named_moments(values: Tensor | Array, valid: Tensor | None) -> Terms:
+    """Means and standard deviations of the five terms over the real steps by name; [..., 5, batch, time] → [...] each.
 
     Args:
-        valid: True where a step counts, [..., batch, time].
+        valid: True where a step counts, [..., batch, time]; None where that is everywhere.
     """
     # in numpy, whose operations on a handful of numbers cost a fraction of torch's
-    found = values.flatten(-2).cpu().numpy()
-    if valid is None or bool((real := valid.flatten(-2).cpu().numpy()[..., None, :]).all()):
-        means = np.add.reduce(found, axis=-1, keepdims=True) / found.shape[-1]
-        squares = np.square(found - means)
-        variances = np.add.reduce(squares, axis=-1, keepdims=True) / found.shape[-1]
+    found = values if isinstance(values, np.ndarray) else values.cpu().numpy()
+    found = found.reshape(*found.shape[:-2], -1)
+    if valid is None:
+        num_real = found.shape[-1]
+        means = np.add.reduce(found, axis=-1) / num_real
+        centred = found - means[..., None]
     else:
-        num_real = real.sum(axis=-1, keepdims=True).clip(min=1).astype(found.dtype)
-        means = np.where(real, found, 0.0).sum(axis=-1, keepdims=True) / num_real
-        variances = np.square(np.where(real, found - means, 0.0)).sum(axis=-1, keepdims=True) / num_real
-    return np.concatenate([means, np.sqrt(variances)], axis=-1).reshape(*found.shape[:-2], -1)
+        real = valid.flatten(-2).cpu().numpy()[..., None, :]
+        num_real = real.sum(axis=-1).clip(min=1).astype(found.dtype)
+        means = np.where(real, found, 0.0).sum(axis=-1) / num_real
+        centred = np.where(real, found - means[..., None], 0.0)
+    deviations = np.sqrt(np.add.reduce(centred * centred, axis=-1) / num_real)
+    both = torch.from_numpy(np.stack([means, deviations], axis=-1)).flatten(-2)
+    return dict(zip(SPREAD, both.unbind(-1), strict=True))
 
 
 class Paths(NamedTuple):
@@ -214,7 +218,13 @@ class Balance(Objective):
 
 
 class PathBalance(Balance):
-    """Balance along a path: the loss with each of the five terms of its steps, by mean and spread."""
+    """Balance along a path: the loss with each of the five terms of its steps, by mean and spread.
+
+    Attributes:
+        pulls: the squared loss of steps that are all real, with its gradient written out, if it is.
+    """
+
+    pulls: Callable[[Array], Pulls] | None = None
 
     @property
     def reward_mean(self) -> str:
@@ -227,7 +237,8 @@ class PathBalance(Balance):
         return self.learner.config.objective.path != "realised"
 
     def terms(self, batch: Trajectories, step: int) -> Terms:
-        return self.step_terms(path_steps(self.learner, batch, step))
+        written = None if self.pulls is None else written_terms(self.learner, batch, step, self.pulls)
+        return self.step_terms(path_steps(self.learner, batch, step)) if written is None else written
 
     def step_terms(self, steps: Steps) -> Terms:
         """The loss of given steps and what is logged with it."""
@@ -236,3 +247,36 @@ class PathBalance(Balance):
     @abstractmethod
     def loss(self, steps: Steps, config: ObjectiveConfig) -> Tensor:
         """What the residuals of these steps cost, a scalar."""
+
+
+def written_terms(learner: Learner, batch: Trajectories, step: int, pulls: Callable[[Array], Pulls]) -> Terms | None:
+    """What `PathBalance.step_terms` says of trajectories, by a written-out gradient; None where there is none.
+
+    Args:
+        pulls: of the five terms of all steps, [5, batch, time].
+    """
+    config, network = learner.config.objective, learner.network
+    realised = config.path == "realised"
+    learned = not realised and config.backward == "learned"
+    if config.loss != "squared" or not (realised or config.backward != "posterior"):
+        return None
+    recorder = learner.recorder(batch, leaves=learned)
+    if recorder is None:
+        return None
+    paths = observed_paths(learner, batch, step)
+    intentions, outcomes = paths.intentions.numpy(), paths.outcomes.numpy()
+    actions = outcomes if realised else intentions
+    written = WrittenPaths(recorder, network.num_tokens, network.length)
+    log_flow = written.log_flow
+    values = np.zeros((len(_FIVE), *log_flow.shape), log_flow.dtype)
+    values[0], values[1] = log_flow, written.log_forward(actions)
+    values[3, :, :-1], values[3, :, -1] = log_flow[:, 1:], paths.log_reward.numpy()
+    if not realised:
+        values[2] = written.log_dynamics(learner.log_dynamics(paths.outcomes).numpy(), intentions, outcomes)
+        values[4] = written.log_backward(intentions) if learned else -math.log(network.num_tokens)
+    loss, ratio, flow = pulls(values)
+    written.pull_forward(ratio, actions)
+    written.pull_flow(flow)
+    if learned:
+        written.pull_backward(-ratio, intentions)
+    return {"loss": written.loss(loss), **named_moments(values, None)}

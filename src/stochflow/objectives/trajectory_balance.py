@@ -3,12 +3,14 @@
 On the intended path it is SGFN-TB, with log P̂ and a backward policy over intentions; on the realised path GFN-TB.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from stochflow.config import ObjectiveConfig
 from stochflow.objectives.balance import PathBalance, Steps
 from stochflow.objectives.losses import balance_loss
+from stochflow.objectives.written import Array, Pulls
 
 
 def tb_residual(log_flows: Tensor, log_ratio: Tensor, valid: Tensor | None) -> Tensor:
@@ -31,8 +33,21 @@ def tb_residual(log_flows: Tensor, log_ratio: Tensor, valid: Tensor | None) -> T
     return log_start + torch.where(valid, log_ratio, 0.0).sum(dim=-1) - log_flows[:, -1]
 
 
+def tb_pulls(values: Array) -> Pulls:
+    """Mean of δ² over paths of real steps with its gradient; the five terms of all steps, [5, batch, time]."""
+    log_flow, log_forward, log_dynamics, log_next_flow, log_backward = values
+    log_ratio = log_forward + log_dynamics - log_backward
+    residual = log_flow[:, 0] + np.add.reduce(log_ratio, axis=-1) - log_next_flow[:, -1]
+    pull = (2.0 / len(residual)) * residual
+    flow = np.zeros_like(log_flow)
+    flow[:, 0] = pull
+    return Pulls(float(residual @ residual) / len(residual), np.repeat(pull[:, None], flow.shape[1], axis=1), flow)
+
+
 class TrajectoryBalance(PathBalance):
     """One residual per trajectory; of the flows only that of its start is learned."""
+
+    pulls = staticmethod(tb_pulls)
 
     def loss(self, steps: Steps, config: ObjectiveConfig) -> Tensor:
         residual = tb_residual(steps.log_flows, steps.log_ratio, steps.valid)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from stochflow.models.flow_network import Heads
-from stochflow.objectives.balance import SPREAD, PathBalance, Paths, Steps, moments, observed_paths, steps_on
+from stochflow.objectives.balance import PathBalance, Paths, Steps, named_moments, observed_paths, steps_on
 from stochflow.objectives.base import Learner, Terms
 from stochflow.objectives.divergence import TrajectoryKL
 from stochflow.stacking.dynamics import StackedDynamics
@@ -149,8 +149,7 @@ class StackedBalance(_OnPaths):
             else:
                 log_matrices = self.together.dynamics.log_matrices(paths.outcomes)
                 losses, values = vmap(aware)(paths, heads, log_matrices)
-            spread = torch.from_numpy(moments(values, paths.valid)).unbind(1)
-            yield {"loss": losses, **dict(zip(SPREAD, spread, strict=True))}
+            yield {"loss": losses, **named_moments(values, paths.valid)}
 
 
 class StackedTrajectoryKL(_OnPaths):
