@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,12 @@ import torch
 from torch import Tensor
 
 from stochflow import api, experiment
+from stochflow.descent import Record, learning_rate_factor
 from stochflow.errors import NumericsError, OracleError
 from stochflow.experiment import Experiment
 from stochflow.objectives.base import Terms
 from stochflow.runs import RunDirectory
 from stochflow.tasks.tfbind8 import TFBind8
-from stochflow.trainer import Record, learning_rate_factor, require_finite
 from stochflow.trajectory import Trajectories
 
 TINY = {
@@ -59,33 +58,6 @@ def assert_loadable_and_finite(path: Path, step: int) -> None:
     restored = api.load(path).experiment()
     assert restored.trainer.step == step
     assert math.isfinite(restored.trainer.train_step()["loss"])
-
-
-@pytest.mark.parametrize(
-    ("progress", "warmup", "factor"),
-    [
-        (0.0, 0.1, 0.0),
-        (0.025, 0.1, 0.25),
-        (0.1, 0.1, 1.0),
-        (0.3, 0.1, 1.0),
-        (0.5, 0.1, 1.0),
-        (0.625, 0.1, 0.5 + math.sqrt(0.125)),
-        (0.75, 0.1, 0.5),
-        (1.0, 0.1, 0.0),
-        (1.5, 0.1, 0.0),
-        (0.0, 0.0, 1.0),
-        (0.25, 0.5, 0.5),
-    ],
-)
-def test_the_learning_rate_warms_up_stays_and_falls_by_a_cosine(progress: float, warmup: float, factor: float) -> None:
-    assert learning_rate_factor(progress, warmup) == pytest.approx(factor, abs=1e-12)
-
-
-def test_the_learning_rate_has_no_jumps() -> None:
-    factors = [learning_rate_factor(index / 10_000, 0.02) for index in range(10_001)]
-    steps = [abs(after - before) for before, after in pairwise(factors)]
-    assert max(steps) <= 1 / 200 + 1e-12  # the warm-up is its steepest part
-    assert max(factors) == 1.0
 
 
 def test_the_first_step_already_learns_and_the_learning_rate_is_the_one_logged() -> None:
@@ -162,7 +134,7 @@ def test_the_dynamics_optimiser_really_steps_towards_the_channel() -> None:
 
 def test_counting_in_smaller_blocks_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     def learned(limit: int) -> tuple[list[Record], list[Tensor]]:
-        monkeypatch.setattr("stochflow.trainer._MAX_COUNTS", limit)
+        monkeypatch.setattr("stochflow.dynamics_fitter._MAX_COUNTS", limit)
         trained = build(dynamics={"rounds": 5, "sample_size": 32})
         return without_seconds(train(trained)), list(trained.trainer.learner.dynamics.parameters())
 
@@ -210,19 +182,6 @@ def test_looking_more_often_changes_no_weight(tmp_path: Path) -> None:
         return torch.nn.utils.parameters_to_vector(trained.network.parameters())
 
     assert torch.equal(weights("seldom", 1.0), weights("often", 0.01))
-
-
-def test_a_term_that_is_not_finite_is_named() -> None:
-    assert require_finite({"loss": torch.tensor(1.0), "spread": torch.tensor(0.5)}) == {"loss": 1.0, "spread": 0.5}
-    for bad in (math.nan, math.inf, -math.inf):
-        with pytest.raises(NumericsError, match=f"'flow_loss' became {bad}"):
-            require_finite({"kl_loss": torch.tensor(1.0), "flow_loss": torch.tensor(bad)})
-
-
-def test_the_part_that_broke_is_named_and_not_the_sum() -> None:
-    terms = {"loss": torch.tensor(math.nan), "kl_loss": torch.tensor(1.0), "flow_loss": torch.tensor(math.nan)}
-    with pytest.raises(NumericsError, match="'flow_loss'"):
-        require_finite(terms)
 
 
 def test_a_loss_that_stops_being_finite_keeps_the_last_good_checkpoint(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from stochflow.channels import Channel
 from stochflow.config import Config, ModelConfig
 from stochflow.constraints import ConstrainedTask, PrefixMask
+from stochflow.descent import Record
 from stochflow.errors import ConfigError, DataError
 from stochflow.evaluation import (
     Sampled,
@@ -58,7 +59,7 @@ from stochflow.seeding import Generators
 from stochflow.sequences import read_sequences
 from stochflow.task_config import configured_channel, configured_task
 from stochflow.tasks import Reward, Task
-from stochflow.trainer import MAX_IDLE_STEPS, Loop, Record, Trainer
+from stochflow.trainer import MAX_IDLE_STEPS, Loop, Trainer
 
 Listener = Callable[[Record, float], None]
 

@@ -19,12 +19,13 @@ import torch
 from torch import Tensor, distributed, nn
 
 from stochflow.channels import Channel
+from stochflow.descent import Record
 from stochflow.errors import ConfigError, TeamError
 from stochflow.models.flow_network import FlowNetwork, Heads
 from stochflow.objectives.base import Learner, Objective
 from stochflow.planning.memory import checked_scores
 from stochflow.rollout import Sampler
-from stochflow.trainer import Record, Trainer
+from stochflow.trainer import Trainer
 from stochflow.trajectory import Trajectories
 
 # what training asks of the network, all of it row by row
@@ -133,9 +134,11 @@ def sharing(network: FlowNetwork, team: Team) -> Iterator[None]:
 
     for name in _SHARED:
         setattr(network, name, shared(getattr(network, name)))
+    network.shared = True
     try:
         yield
     finally:
+        network.shared = False
         for name in _SHARED:
             delattr(network, name)
 

@@ -11,10 +11,11 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from stochflow.config import Config
+from stochflow.descent import Record
 from stochflow.evaluation import Summary
 from stochflow.experiment import Runnable
 from stochflow.runs import RunDirectory
-from stochflow.trainer import Loop, Record
+from stochflow.trainer import Loop
 
 TRACE = "profile-trace.json.gz"
 # operations are recorded after the first steps, which allocate and plan for the first time, and only until there are

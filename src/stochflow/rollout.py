@@ -9,9 +9,8 @@ from torch import Tensor
 
 from stochflow.channels import Channel
 from stochflow.logmath import masked_log_softmax
-from stochflow.models.body import PrefixBody
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.models.prefixes import PrefixTree, Recording, num_complete_levels
+from stochflow.models.prefixes import PrefixTree, num_complete_levels
 
 _MAX_RECORDED = 2**23  # numbers per layer that are kept for the loss: about a third of a gigabyte for all layers
 
@@ -20,7 +19,7 @@ class Sampler(Protocol):
     """Walks a batch of prefixes forward, one token at a time."""
 
     def log_policy(self) -> Tensor:
-        """log π(·|s) at the current prefixes, on the CPU, [batch, K]."""
+        """log π(·|s) at the current prefixes, up to a constant in each row, on the CPU, [batch, K]."""
 
     def allowed(self) -> Tensor | None:
         """True for intentions that exploration may try too, [batch, K]; None for all."""
@@ -30,69 +29,71 @@ class Sampler(Protocol):
 
 
 class NetworkSampler:
-    """The policy network, its first layer computed incrementally and prefixes that rows share evaluated once.
-
-    With `records` it keeps what was computed, for a loss at the same weights, as long as memory is no concern.
-    """
+    """The policy network, its first layer computed incrementally and prefixes that rows share evaluated once."""
 
     @torch.no_grad()
-    def __init__(
-        self, network: FlowNetwork, batch_size: int, context: Tensor | None = None, records: bool = False
-    ) -> None:
+    def __init__(self, network: FlowNetwork, batch_size: int, context: Tensor | None = None) -> None:
         self._network, self._context = network, context
-        body, device = network.body, network.body.start.device
         apart = not network.fused or (context is not None and context.ndim > 1)
-        fits = batch_size * network.length * body.width <= _MAX_RECORDED
-        self._records = records and fits and network.fused and isinstance(body, PrefixBody)
-        num_complete = 0
-        if isinstance(body, PrefixBody) and network.mask is None and network.fused and not apart:
-            num_complete = num_complete_levels(network.num_tokens, network.length, batch_size)
-        self._tree = PrefixTree(network.num_tokens, batch_size, device, num_complete, apart)
-        self._sums: list[Tensor] = []
-        self._indices: list[list[Tensor]] = []
-        if isinstance(body, PrefixBody) and not apart:
-            self._sums, self._indices = body.complete_sums(num_complete)
-        else:
-            self._sums = [body.begin(self._tree.sizes[0])]
-        self._made: list[list[Tensor]] = []
-        self._ready: list[Tensor] = []
+        self._tree = PrefixTree(network.num_tokens, batch_size, network.body.start.device, apart=apart)
+        self._sums = network.body.begin(self._tree.sizes[0])
 
     def log_policy(self) -> Tensor:
-        tree, mask = self._tree, self._network.mask
-        if len(self._ready) <= tree.depth:
-            levels = self._sums[len(self._ready) - len(self._sums) :] if self._records else self._sums
-            allowed = None if mask is None else mask.next(tree.node_tokens(tree.depth))
-            made: list[Tensor] | None = None
-            if self._records:
-                self._made.append(made := [])
-            together = levels[0] if len(levels) == 1 else torch.cat(levels)
-            log_policies = self._network.log_policy(together, self._context, allowed, made)
-            self._ready += log_policies.split([len(level) for level in levels]) if len(levels) > 1 else [log_policies]
-        log_policy = self._ready[tree.depth]
-        return (log_policy if tree.parted else log_policy.index_select(0, tree.which[-1])).cpu()
+        tree = self._tree
+        allowed = self._network.allowed(tree.node_tokens(tree.depth))
+        return tree.at_rows(self._network.log_policy(self._sums, self._context, allowed)).cpu()
 
     def allowed(self) -> Tensor | None:
-        mask = self._network.mask
-        return None if mask is None else mask.next(self._tree.tokens).cpu()
+        return _allowed(self._network, self._tree)
 
     def advance(self, outcomes: Tensor) -> None:
-        tree, body = self._tree, self._network.body
-        tree.advance(outcomes.to(tree.which[-1].device))
-        if len(self._ready) > tree.depth or tree.depth == self._network.length:
-            return
-        sums = tree.inherited(self._sums[-1], tree.depth)
-        if isinstance(body, PrefixBody):
-            indices = body.last_indices(tree.node_columns(tree.depth))
-            grown = body.add(sums, indices)
-            if self._records:
-                self._indices.append(indices)
-            self._sums = [*self._sums, grown] if self._records else [grown]
-        else:
-            self._sums = [body.extend(sums, tree.node_tokens(tree.depth))]
+        tree = self._tree
+        tree.advance(outcomes.to(self._sums.device))
+        if tree.depth < self._network.length:
+            inherited = tree.inherited(self._sums, tree.depth)
+            self._sums = self._network.body.extend(inherited, tree.node_tokens(tree.depth))
 
-    def recording(self) -> Recording | None:
-        """What the network computed at all proper prefixes, once every token has been drawn; None if not kept."""
-        return Recording(self._tree, self._sums, self._indices, self._made) if self._records else None
+
+class RecordingSampler:
+    """The same, keeping what was computed for a loss at the same weights; the first levels are evaluated at once."""
+
+    @torch.no_grad()
+    def __init__(self, network: FlowNetwork, batch_size: int) -> None:
+        self._network = network
+        num_complete = 0
+        if network.mask is None:
+            num_complete = num_complete_levels(network.num_tokens, network.length, batch_size)
+        device = network.body.start.device
+        self._on_cpu = device.type == "cpu"
+        self.recorder = network.recorder(PrefixTree(network.num_tokens, batch_size, device, num_complete), num_complete)
+
+    def log_policy(self) -> Tensor:
+        recorder, tree = self.recorder, self.recorder.tree
+        if recorder.num_levels == tree.depth:
+            recorder.evaluate()
+        logits = tree.at_rows(recorder.logits(tree.depth))
+        logits = logits if self._on_cpu else logits.cpu()
+        return logits if self._network.mask is None else masked_log_softmax(logits, self.allowed())
+
+    def allowed(self) -> Tensor | None:
+        return _allowed(self._network, self.recorder.tree)
+
+    def advance(self, outcomes: Tensor) -> None:
+        recorder, tree = self.recorder, self.recorder.tree
+        tree.advance(outcomes if self._on_cpu else outcomes.to(tree.device))
+        if recorder.needs_growth and tree.depth < self._network.length:
+            recorder.grow()
+
+
+def policy_sampler(network: FlowNetwork, batch_size: int) -> Sampler:
+    """A sampler that keeps what a loss on the same episodes needs, where that can be kept and memory is no concern."""
+    fits = batch_size * network.length * network.body.width <= _MAX_RECORDED
+    return RecordingSampler(network, batch_size) if fits and network.records else NetworkSampler(network, batch_size)
+
+
+def _allowed(network: FlowNetwork, tree: PrefixTree) -> Tensor | None:
+    allowed = None if network.mask is None else network.mask.next(tree.tokens)
+    return None if allowed is None else allowed.cpu()
 
 
 @dataclass(frozen=True)
@@ -103,16 +104,22 @@ class Exploration:
     temperature: float = 1.0
     restarts: float = 0.0
 
+    def log_behaviour(self, log_policy: Tensor, allowed: Tensor | None = None) -> Tensor:
+        """The logarithm of `behaviour`, up to a constant in each row."""
+        if self.epsilon == 0.0 and self.temperature == 1.0 and allowed is None:
+            return log_policy
+        return self.behaviour(log_policy, allowed).log()
+
     def behaviour(self, log_policy: Tensor, allowed: Tensor | None = None) -> Tensor:
         """(1 − ε)·softmax(log π/temperature) + ε/K, over the allowed intentions alone; [batch, K] each."""
-        if self.temperature != 1.0 or allowed is not None:
-            log_policy = masked_log_softmax(log_policy / self.temperature, allowed)
-        if self.epsilon == 0.0:
-            return log_policy.exp()
+        if self.temperature != 1.0:
+            log_policy = log_policy / self.temperature
         if allowed is None:
-            return log_policy.exp().mul_(1.0 - self.epsilon).add_(self.epsilon / log_policy.shape[-1])
+            probs = torch.softmax(log_policy, dim=-1)
+            return probs.mul_(1.0 - self.epsilon).add_(self.epsilon / probs.shape[-1]) if self.epsilon else probs
+        probs = masked_log_softmax(log_policy, allowed).exp()
         anything = self.epsilon / allowed.sum(dim=-1, keepdim=True) * allowed
-        return (1.0 - self.epsilon) * log_policy.exp() + anything
+        return (1.0 - self.epsilon) * probs + anything
 
 
 @dataclass(frozen=True)
@@ -141,29 +148,31 @@ def rollout(
     """
     batch_size, length = shape
     exploration = exploration or Exploration()
-    valid = start_depths(batch_size, length, exploration.restarts, generators["policy"])[:, None] <= torch.arange(
-        length
-    )
+    valid = torch.ones(batch_size, length, dtype=torch.bool)
+    if exploration.restarts:
+        starts = start_depths(batch_size, length, exploration.restarts, generators["policy"])
+        valid = starts[:, None] <= torch.arange(length)
     steps = []
-    clocks: Tensor | None = None
+    log_clocks: list[Tensor] = []
     with torch.inference_mode():
         for depth in range(length):
-            behaviour = exploration.behaviour(sampler.log_policy(), sampler.allowed())
-            if clocks is None or exploration.restarts:
+            log_behaviour = exploration.log_behaviour(sampler.log_policy(), sampler.allowed())
+            if not log_clocks:
                 # element by element, so one draw for all steps is the draws of the steps
                 num = 1 if exploration.restarts else length
-                clocks = behaviour.new_empty(num, *behaviour.shape).exponential_(generator=generators["policy"])
+                clocks = log_behaviour.new_empty(num, *log_behaviour.shape)
+                log_clocks = list(clocks.exponential_(generator=generators["policy"]).log_())[::-1]
             # exponential clocks race: this is how `torch.multinomial` draws, without its checks of the input
-            intentions = (behaviour / clocks[depth % len(clocks)]).argmax(dim=-1)
+            intentions = (log_behaviour - log_clocks.pop()).argmax(dim=-1)
             outcomes = channel.sample(intentions, depth, generators["channel"])
             if exploration.restarts:
                 anything = torch.randint(channel.num_tokens, (batch_size,), generator=generators["policy"])
                 outcomes = torch.where(valid[:, depth], outcomes, anything)
             sampler.advance(outcomes)
-            steps.append((intentions, outcomes, behaviour))
-    intentions, outcomes, behaviour = (torch.stack(column, dim=1) for column in zip(*steps, strict=True))
-    chosen = behaviour.gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
-    return Walk(intentions, outcomes, valid, torch.where(valid, chosen.log(), 0.0))
+            steps.append((intentions, outcomes, log_behaviour))
+    intentions, outcomes, log_behaviour = (torch.stack(column, dim=1) for column in zip(*steps, strict=True))
+    chosen = torch.log_softmax(log_behaviour, dim=-1).gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
+    return Walk(intentions, outcomes, valid, chosen.masked_fill_(~valid, 0.0) if exploration.restarts else chosen)
 
 
 def draw(probabilities: Tensor, generator: torch.Generator) -> Tensor:

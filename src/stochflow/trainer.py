@@ -8,41 +8,19 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adam import adam
 
 from stochflow.channels import Channel
-from stochflow.config import Config, DynamicsConfig, OptimiserConfig
-from stochflow.errors import NumericsError
-from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy, transition_counts
-from stochflow.models.prefixes import Recording
-from stochflow.models.table_fit import TableDescent
+from stochflow.config import Config, OptimiserConfig
+from stochflow.descent import Descent, Record, State, learning_rate_factor, require_finite
+from stochflow.dynamics_fitter import DynamicsFitter
+from stochflow.models.recorder import Recorder
 from stochflow.objectives.base import Learner, Objective, Terms
-from stochflow.rollout import Exploration, NetworkSampler, Sampler, Walk, rollout
+from stochflow.rollout import Exploration, RecordingSampler, Sampler, Walk, rollout
 from stochflow.tasks.base import Reward
 from stochflow.trajectory import Trajectories
 
-Record = dict[str, float]
-State = dict[str, Tensor]
-
-_DYNAMICS_FINAL_SHARE = 0.1
-_CACHE_LINE = 16  # numbers
 # a budget of oracle calls ends after so many steps in a row without a new design: perhaps there are no more
 MAX_IDLE_STEPS = 100
-_MAX_COUNTS = 2**22  # transition counts, or steps to count, at once: tens of megabytes
-
-
-def learning_rate_factor(progress: float, warmup: float) -> float:
-    """Share of the learning rate: linear warm-up, constant until half of the budget, then a cosine to zero."""
-    if progress < warmup:
-        return progress / warmup
-    if progress < 0.5:
-        return 1.0
-    return 0.5 * (1.0 + math.cos(math.pi * min(2.0 * progress - 1.0, 1.0)))
-
-
-def dynamics_learning_rate(config: DynamicsConfig, progress: float) -> float:
-    """Falls linearly to a tenth."""
-    return config.learning_rate * (1.0 - (1.0 - _DYNAMICS_FINAL_SHARE) * progress)
 
 
 class Stateful(Protocol):
@@ -51,182 +29,6 @@ class Stateful(Protocol):
     def state_dict(self) -> Any: ...
 
     def load_state_dict(self, state: State, /) -> Any: ...
-
-
-class Descent:
-    """Adam with a gradient clip and a learning rate that is set anew for every step.
-
-    The parameters become views of one flat tensor and their gradients of another, so that clipping, Adam and the check
-    of the weights are one operation each however many parameters there are.
-
-    Attributes:
-        clip: largest norm of a gradient.
-        reduce: what is done to the gradient before the clip, where several processes share a batch.
-    """
-
-    def __init__(self, parameters: list[nn.Parameter], clip: float) -> None:
-        self.clip = clip
-        self.reduce: Callable[[Tensor], None] | None = None
-        self._parameters, self._shapes = parameters, [weight.shape for weight in parameters]
-        # every parameter begins where a cache line does, as it would by itself
-        total = sum(_padded(weight.numel()) for weight in parameters)
-        first = parameters[0].detach()
-        self._flat, self._gradient, self._first, self._second = (first.new_zeros(total) for _ in range(4))
-        self._num_steps = torch.zeros(())
-        self._bind()
-
-    def _bind(self) -> None:
-        """Make the parameters and their gradients views of the flat tensors, in the parameters' precision and place."""
-        like = self._parameters[0].detach()
-        self._flat, self._gradient, self._first, self._second = (
-            flat.to(like) for flat in (self._flat, self._gradient, self._first, self._second)
-        )
-        views = zip(self._parameters, self._parts(self._flat), self._parts(self._gradient), strict=True)
-        for weight, value, gradient in views:
-            weight.data = value.copy_(weight.detach())
-            weight.grad = gradient
-
-    def _parts(self, flat: Tensor) -> list[Tensor]:
-        """What belongs to each parameter, in its shape."""
-        parts = flat.split([_padded(shape.numel()) for shape in self._shapes])
-        return [part[: shape.numel()].view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
-
-    def step(self, loss: Tensor, learning_rate: float) -> None:
-        if self._parameters[0].data_ptr() != self._flat.data_ptr():  # somebody moved or converted the module
-            self._bind()
-        self._gradient.zero_()
-        loss.backward()
-        if self.reduce is not None:
-            self.reduce(self._gradient)
-        norm = float(torch.linalg.vector_norm(self._gradient))
-        if not math.isfinite(norm):
-            raise NumericsError(
-                f"the gradient of the loss became {norm}; the weights stay as they were; "
-                "train again with a lower optimiser.learning_rate or dynamics.learning_rate, or a larger reward.floor"
-            )
-        if norm > self.clip:
-            self._gradient.mul_(self.clip / (norm + 1e-6))
-        adam(
-            [self._flat],
-            [self._gradient],
-            [self._first],
-            [self._second],
-            [],
-            [self._num_steps],
-            fused=True,
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=learning_rate,
-            weight_decay=0.0,
-            eps=1e-8,
-            maximize=False,
-        )
-
-    def require_finite(self) -> None:
-        """Raise an error when a weight is not finite: a loss shows it only one update later."""
-        require_finite({"sum of all weights": self._flat.sum()})
-
-    def state_dict(self) -> State:
-        """Moments and step counts by parameter number; nothing before the first update."""
-        if not self._num_steps:
-            return {}
-        moments = zip(self._parts(self._first), self._parts(self._second), strict=True)
-        return {
-            f"{index}.{name}": value
-            for index, (first, second) in enumerate(moments)
-            for name, value in (("step", self._num_steps), ("exp_avg", first), ("exp_avg_sq", second))
-        }
-
-    def load_state_dict(self, state: State) -> None:
-        like = self._parameters[0].detach()
-        self._first, self._second = self._first.to(like), self._second.to(like)
-        for name, moments in (("exp_avg", self._first), ("exp_avg_sq", self._second)):
-            for index, part in enumerate(self._parts(moments)):
-                if (key := f"{index}.{name}") in state:  # a weight that never had a gradient may have none
-                    part.copy_(state[key])
-        counts = [value for key, value in state.items() if key.endswith(".step")]
-        self._num_steps = counts[0].clone() if counts else torch.zeros(())
-
-
-def _padded(num: int) -> int:
-    return -(-num // _CACHE_LINE) * _CACHE_LINE
-
-
-class DynamicsFitter:
-    """Cross-entropy of P̂ on observed (s, a, s'), with an optimiser of its own; nothing where P̂ is `idle`."""
-
-    def __init__(self, learner: Learner, config: DynamicsConfig, idle: bool = False) -> None:
-        self._learner, self._config = learner, config
-        self._descent: Descent | TableDescent | None = None
-        model = learner.dynamics
-        if isinstance(model, DynamicsModel) and not idle:
-            parameters = list(model.parameters())
-            self._descent = TableDescent([model], config.clip) if model.tabular else Descent(parameters, config.clip)
-
-    def fit(self, fresh: Trajectories, progress: float) -> Record:
-        """One update on the fresh batch, or `rounds` on draws from the replay buffer."""
-        if self._descent is None:
-            return {}
-        learning_rate = dynamics_learning_rate(self._config, progress)
-        losses: list[float] = []
-        if isinstance(self._descent, TableDescent):
-            for counts in self.counts(fresh):
-                losses += self._descent.fit(counts.unsqueeze(1), learning_rate).flatten().tolist()
-        else:
-            losses = [self._update(batch, self._descent, learning_rate) for batch in self._batches(fresh)]
-        loss = sum(losses) / len(losses)
-        require_finite({"forward_dynamics_loss": torch.tensor(loss)})
-        return {"forward_dynamics_loss": loss}
-
-    @property
-    def tables(self) -> TableDescent | None:
-        """The optimiser of P̂ where it is nothing but tables that are learned."""
-        return self._descent if isinstance(self._descent, TableDescent) else None
-
-    def counts(self, fresh: Trajectories) -> Iterator[Tensor]:
-        """Transition counts of the rounds of a step, as many at once as memory allows, [rounds, L, K, K]."""
-        for intentions, outcomes, valid in self._steps(fresh):
-            yield transition_counts(intentions, outcomes, valid, self._learner.network.num_tokens)
-
-    def _update(self, batch: Trajectories, descent: Descent, learning_rate: float) -> float:
-        """One update by automatic differentiation; the loss before it."""
-        learner = self._learner
-        outcomes = batch.outcomes.to(learner.device)
-        loss = dynamics_cross_entropy(
-            learner.dynamics.log_matrices(outcomes),
-            batch.intentions.to(learner.device),
-            outcomes,
-            batch.valid.to(learner.device),
-        )
-        descent.step(loss, learning_rate)
-        return float(loss.detach())
-
-    def _batches(self, fresh: Trajectories) -> Iterator[Trajectories]:
-        if not self._config.off_policy:
-            yield fresh
-            return
-        for _ in range(self._config.rounds):
-            yield self._learner.replay.sample(self._config.sample_size, self._learner.generators["replay"])
-
-    def _steps(self, fresh: Trajectories) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Intentions, outcomes and which steps are real, as many rounds at once as memory allows, [rounds, num, L]."""
-        config, learner = self._config, self._learner
-        if not config.off_policy:
-            yield fresh.intentions.unsqueeze(0), fresh.outcomes.unsqueeze(0), fresh.valid.unsqueeze(0)
-            return
-        entries = learner.network.length * max(learner.network.num_tokens**2, config.sample_size)
-        block = max(1, _MAX_COUNTS // entries)
-        for done in range(0, config.rounds, block):
-            rounds = min(block, config.rounds - done)
-            yield learner.replay.sample_steps(rounds, config.sample_size, learner.generators["replay"])
-
-    def state_dict(self) -> State:
-        return {} if self._descent is None else self._descent.state_dict()
-
-    def load_state_dict(self, state: State) -> None:
-        if self._descent is not None:
-            self._descent.load_state_dict(state)
 
 
 class Loop(ABC):
@@ -421,9 +223,9 @@ class Trainer(Loop):
         learner, size = self.learner, self.batch_size
         sampler, shape = self.sampler(size), (size, learner.network.length)
         walk = rollout(sampler, self.channel, shape, learner.generators, self.exploration)
-        return self.keep(walk, sampler.recording() if isinstance(sampler, NetworkSampler) else None)
+        return self.keep(walk, sampler.recorder if isinstance(sampler, RecordingSampler) else None)
 
-    def keep(self, walk: Walk, recording: Recording | None = None) -> Trajectories:
+    def keep(self, walk: Walk, recorder: Recorder | None = None) -> Trajectories:
         """Pay for what a walk brought, as far as the budget goes, and remember it."""
         learner, size = self.learner, len(walk.outcomes)
         walk, num_free = self._affordable(walk)
@@ -431,8 +233,8 @@ class Trainer(Loop):
         scores = learner.memory.pay(walk.outcomes, self._oracle)
         self._num_free += num_free
         self.idle_steps = self.idle_steps + 1 if self.calls == before else 0
-        # what was left out because the budget ended stays in the recording, so it does not fit any more
-        kept = recording if len(scores) == size else None
+        # what was left out because the budget ended stays in the recorder, so it does not fit any more
+        kept = recorder if len(scores) == size else None
         batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour, kept)
         learner.replay.add(batch)
         return batch
@@ -469,15 +271,3 @@ class Trainer(Loop):
             "dynamics_optimiser": self.dynamics_fitter,
             "objective": self.objective,
         }
-
-
-def require_finite(terms: Terms) -> Record:
-    """The terms as numbers, or an error that names one that is not finite; the total only when each part of it is."""
-    record = dict(zip(terms, torch.stack([term.detach() for term in terms.values()]).tolist(), strict=True))
-    for name in sorted(record, key=lambda name: name == "loss"):
-        if not math.isfinite(record[name]):
-            raise NumericsError(
-                f"the term '{name}' became {record[name]}; the last good checkpoint is kept; "
-                "train again with a lower optimiser.learning_rate or dynamics.learning_rate, or a larger reward.floor"
-            )
-    return record

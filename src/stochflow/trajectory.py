@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from stochflow.models.prefixes import Recording
+from stochflow.models.recorder import Recorder
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Trajectories:
         scores: score of the finished sequence, float64, [batch].
         log_behaviour: log-probability of each intention under the policy that drew it, [batch, time]; zero where
             the step is not valid, and for remembered trajectories.
-        recording: what the network computed while it drew them, if it was kept; it holds until the next update.
+        recorder: what the network computed while it drew them, if it was kept; it holds until the next update.
     """
 
     intentions: Tensor
@@ -26,7 +26,7 @@ class Trajectories:
     valid: Tensor
     scores: Tensor
     log_behaviour: Tensor
-    recording: Recording | None = None
+    recorder: Recorder | None = None
 
     def __len__(self) -> int:
         return len(self.outcomes)

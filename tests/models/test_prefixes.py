@@ -4,10 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.channels import noiseless, uniform_slip
+from stochflow.channels import Channel, noiseless, uniform_slip
+from stochflow.models.body import PrefixBody
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.prefixes import SMALL_BATCH, PrefixTree, all_prefixes, num_complete_levels
-from stochflow.rollout import NetworkSampler, rollout
+from stochflow.rollout import NetworkSampler, RecordingSampler, policy_sampler, rollout
 from stochflow.seeding import Generators
 
 K, LENGTH = 3, 5
@@ -18,10 +19,11 @@ def network(request: pytest.FixtureRequest, generator: torch.Generator) -> FlowN
     """No two prefixes alike, in double precision."""
     made = FlowNetwork(K, LENGTH, (1, 3), 8, 2, plain=request.param)
     made.initialise(generator)
+    assert isinstance(made.body, PrefixBody)
     with torch.no_grad():
         for weight in made.parameters():
             weight.normal_(std=0.5, generator=generator)
-        made._kmer_body.embedding.weight[0] = 0.0  # pads
+        made.body.embedding.weight[0] = 0.0  # pads
     return made.double()
 
 
@@ -83,44 +85,41 @@ def test_one_letter_needs_no_complete_levels() -> None:
 # -- the network on a tree
 
 
-@pytest.mark.parametrize("batch_size", [2, SMALL_BATCH, 5 * SMALL_BATCH])
-def test_shared_prefixes_change_neither_outputs_nor_gradients(
-    network: FlowNetwork, batch_size: int, generator: torch.Generator
-) -> None:
-    tokens = torch.randint(K, (batch_size, LENGTH), generator=generator)
-    expected, made = one_by_one(network, tokens), list(network.all_prefixes(tokens))
+def assert_same(network: FlowNetwork, made: list[Tensor], tokens: Tensor, generator: torch.Generator) -> None:
+    """Outputs and gradients as autograd finds them row by row."""
+    expected = one_by_one(network, tokens)
     weights = [torch.randn(output.shape, generator=generator, dtype=torch.float64) for output in made]
     for one, other in zip(expected, made, strict=True):
         torch.testing.assert_close(other, one, atol=1e-12, rtol=0)
     both = zip(gradients(network, made, weights), gradients(network, expected, weights), strict=True)
     for one, other in both:
         torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, SMALL_BATCH, 5 * SMALL_BATCH])
+def test_shared_prefixes_change_neither_outputs_nor_gradients(
+    network: FlowNetwork, batch_size: int, generator: torch.Generator
+) -> None:
+    tokens = torch.randint(K, (batch_size, LENGTH), generator=generator)
+    assert_same(network, list(network.all_prefixes(tokens)), tokens, generator)
 
 
 @pytest.mark.parametrize("leaves", [False, True])
 @pytest.mark.parametrize("batch_size", [5, 16, 3 * SMALL_BATCH])
 @pytest.mark.parametrize("channel", [noiseless(K), uniform_slip(K, 0.4)], ids=["noiseless", "slip"])
 def test_what_sampling_computed_serves_the_loss(
-    network: FlowNetwork, batch_size: int, leaves: bool, channel: object, generator: torch.Generator
+    network: FlowNetwork, batch_size: int, leaves: bool, channel: Channel, generator: torch.Generator
 ) -> None:
-    sampler = NetworkSampler(network, batch_size, records=True)
-    walk = rollout(sampler, channel, (batch_size, LENGTH), Generators(0))  # type: ignore[arg-type]
-    recording = sampler.recording()
-    assert recording is not None
+    sampler = RecordingSampler(network, batch_size)
+    walk = rollout(sampler, channel, (batch_size, LENGTH), Generators(0))
     tokens = walk.outcomes if leaves else walk.outcomes[:, :-1]
-    expected, made = one_by_one(network, tokens), list(network.recorded(recording, leaves))
-    weights = [torch.randn(output.shape, generator=generator, dtype=torch.float64) for output in made]
-    for one, other in zip(expected, made, strict=True):
-        torch.testing.assert_close(other, one, atol=1e-12, rtol=0)
-    both = zip(gradients(network, made, weights), gradients(network, expected, weights), strict=True)
-    for one, other in both:
-        torch.testing.assert_close(one, other, atol=1e-10, rtol=1e-10)
+    assert_same(network, list(network.recorded(sampler.recorder, leaves)), tokens, generator)
 
 
-def test_the_sampler_draws_the_same_with_and_without_a_recording(network: FlowNetwork) -> None:
+def test_the_sampler_draws_the_same_with_and_without_a_recorder(network: FlowNetwork) -> None:
     walks = [
-        rollout(NetworkSampler(network, 40, records=records), uniform_slip(K, 0.3), (40, LENGTH), Generators(3))
-        for records in (False, True)
+        rollout(sampler(network, 40), uniform_slip(K, 0.3), (40, LENGTH), Generators(3))
+        for sampler in (NetworkSampler, RecordingSampler)
     ]
     assert torch.equal(walks[0].outcomes, walks[1].outcomes)
     assert torch.equal(walks[0].intentions, walks[1].intentions)
@@ -129,11 +128,10 @@ def test_the_sampler_draws_the_same_with_and_without_a_recording(network: FlowNe
 def test_what_is_too_large_is_not_kept(network: FlowNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = 4 * LENGTH * 8
     monkeypatch.setattr("stochflow.rollout._MAX_RECORDED", numbers)
-    assert NetworkSampler(network, 4, records=True).recording() is not None
-    assert NetworkSampler(network, 5, records=True).recording() is None
+    assert isinstance(policy_sampler(network, 4), RecordingSampler)
+    assert isinstance(policy_sampler(network, 5), NetworkSampler)
 
 
-def test_without_a_recording_nothing_is_kept(network: FlowNetwork) -> None:
-    sampler = NetworkSampler(network, 4)
-    rollout(sampler, noiseless(K), (4, LENGTH), Generators(0))
-    assert sampler.recording() is None
+def test_without_written_gradients_nothing_is_kept(network: FlowNetwork) -> None:
+    network.fused = False
+    assert isinstance(policy_sampler(network, 4), NetworkSampler)

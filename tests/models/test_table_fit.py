@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from stochflow.channels import confusion
+from stochflow.descent import Descent
 from stochflow.models.dynamics import (
     DependsOn,
     DynamicsModel,
@@ -16,7 +17,6 @@ from stochflow.models.dynamics import (
     transition_counts,
 )
 from stochflow.models.table_fit import TableDescent
-from stochflow.trainer import Descent
 
 NUM_TOKENS, LENGTH, NUM = 4, 8, 512
 TABULAR: tuple[DependsOn, ...] = ("intention", "position")

@@ -38,14 +38,6 @@ def test_fused_features_have_the_values_and_gradients_of_the_layers(
         torch.testing.assert_close(one, other, atol=1e-11, rtol=0)
 
 
-def test_known_activations_are_believed(body: PrefixBody, generator: torch.Generator) -> None:
-    sums = random_sums(generator)
-    known = [made.detach() for made in body.activations(sums)]
-    assert torch.equal(body.fused_features(sums, known), known[-1])
-    shifted = [*known[:-1], known[-1] + 1.0]
-    assert torch.equal(body.fused_features(sums, shifted), known[-1] + 1.0)
-
-
 def test_without_layers_only_the_first_activation_is_left(generator: torch.Generator) -> None:
     for plain in (False, True):
         body = PrefixBody(3, 4, (1,), 6, 0, plain=plain).double()

@@ -6,10 +6,11 @@ import pytest
 import torch
 
 from stochflow.api import resolve_config
+from stochflow.descent import Record
 from stochflow.errors import NumericsError
 from stochflow.experiment import build
 from stochflow.stacking.trainer import StackedTrainer
-from stochflow.trainer import Record, Trainer
+from stochflow.trainer import Trainer
 
 SEEDS = (0, 1, 2)
 STEPS = 10

@@ -10,6 +10,7 @@ from stochflow.channels import Channel
 from stochflow.conditional.sampler import ConditionalSampler, ConditionalSettings
 from stochflow.conditional.support import Support, draw_support
 from stochflow.config import Config
+from stochflow.descent import Descent, Record, learning_rate_factor, require_finite
 from stochflow.errors import ConfigError
 from stochflow.experiment import Experiment, build
 from stochflow.logmath import log_marginal
@@ -19,7 +20,6 @@ from stochflow.objectives.planned import draw_states
 from stochflow.planning.plan import Plan, make_plan
 from stochflow.planning.trie import PrefixTrie
 from stochflow.tasks.base import Reward, Task
-from stochflow.trainer import Descent, Record, learning_rate_factor, require_finite
 
 
 class PlannedTasks:

@@ -71,7 +71,7 @@ def trajectory_balance_loss(steps: Steps, log_reward: Tensor, config: ObjectiveC
     """One residual per episode; log R(x) stands after the last step, wherever that was; log_reward: [batch]."""
     log_flows = torch.cat([steps.log_flow, log_reward.unsqueeze(-1)], dim=-1)
     residual = tb_residual(log_flows, steps.log_ratio, steps.valid)
-    return balance_loss(residual, steps.valid.any(dim=-1), config.loss)
+    return balance_loss(residual, None if steps.valid is None else steps.valid.any(dim=-1), config.loss)
 
 
 Loss = Callable[[Steps, Tensor, ObjectiveConfig], Tensor]

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
+from stochflow.descent import Record
 from stochflow.graph_training.base import GraphLearner, GraphObjective
 from stochflow.graph_training.walk import nodes_on, objects_of, walk
 from stochflow.logmath import safe_log
 from stochflow.objectives.base import Terms
 from stochflow.rollout import Walk
-from stochflow.trainer import Loop, Record, Stateful
+from stochflow.trainer import Loop, Stateful
 from stochflow.trajectory import Trajectories
 
 

@@ -1,15 +1,23 @@
 """The body: features of every prefix of a batch of sequences in one pass."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from stochflow.kmers import kmer_buckets
-from stochflow.models.prefixes import PrefixTree, Recording, TreeSums, all_prefixes
-from stochflow.models.trunk import PlainTrunk, ResidualTrunk, plain_activations, residual_activations
+from stochflow.models.prefixes import all_prefixes
+from stochflow.models.trunk import (
+    PlainTrunk,
+    ResidualTrunk,
+    Weights,
+    add_plain_gradients,
+    add_residual_gradients,
+    pairs,
+    plain_activations,
+    residual_activations,
+)
 
 MAX_BUCKETS = 4096
 _EMBEDDING_SCALE = 0.1
@@ -43,6 +51,7 @@ class PrefixBody(nn.Module):
             # a k-mer cannot end before position k − 1, so the rows of those positions do not exist
             offsets.append([first + (position - k + 1) * buckets for position in range(length)])
         self._first_rows = offsets
+        self._complete: dict[tuple[int, torch.device], tuple[Tensor, list[list[Tensor]]]] = {}
         self.register_buffer("offsets", torch.tensor(offsets), persistent=False)
         self.embedding = nn.Embedding(num_rows(num_tokens, length, self.kmers), width, padding_idx=0)
         self.start = nn.Parameter(torch.zeros(width))
@@ -99,33 +108,28 @@ class PrefixBody(nn.Module):
         start = self.start.expand(len(tokens), 1, -1)
         return torch.cat([start, terms], dim=1).cumsum(dim=1)
 
-    def complete_sums(self, num_levels: int) -> tuple[list[Tensor], list[list[Tensor]]]:
+    def complete_sums(self, num_levels: int) -> tuple[Tensor, list[list[Tensor]]]:
         """Sums of all prefixes of up to so many tokens, and the embedding rows that their last tokens added.
 
         Returns:
-            per level, the empty prefix first, [K^t, width]; and per level after it, [K^t] for every k there is.
+            level by level, the empty prefix first, [num_prefixes, width]; and per level after it, [K^t] for every k
+            there is.
         """
-        sums, indices = [self.begin(1)], []
-        for depth in range(1, num_levels + 1):
-            indices.append(self._complete_indices(depth, self.start.device))
-            sums.append(self.add(sums[-1].repeat_interleave(self.num_tokens, dim=0), indices[-1]))
-        return sums, indices
+        if not num_levels:
+            return self.begin(1), []
+        bags, indices = self._complete_indices(num_levels)
+        # row 0, which pads, is zero; a bag would be the same and takes three times as long for so few rows
+        return functional.embedding(bags, self.embedding.weight).sum(dim=1).add_(self.start), list(indices)
 
-    @lru_cache(maxsize=64)  # noqa: B019  # a few small tables for as long as anything remembers the network
-    def _complete_indices(self, depth: int, device: torch.device) -> list[Tensor]:
-        return self.last_indices(all_prefixes(self.num_tokens, depth, device).unbind(dim=1))
-
-    def tree_sums(self, tree: PrefixTree, num_levels: int, recording: Recording | None = None) -> Tensor:
-        """Sums of the distinct prefixes of a batch, level by level; → [num_nodes, width].
-
-        Args:
-            recording: what `begin` and `add` made of the same levels.
-        """
-        indices = [] if recording is None else list(recording.indices)
-        for depth in range(len(indices) + 1, num_levels):
-            indices.append(self.last_indices(tree.node_columns(depth)))
-        known = None if recording is None else recording.sums
-        return TreeSums.apply(self.embedding.weight, self.start, indices, tree, known)  # type: ignore[no-untyped-call]
+    def _complete_indices(self, num_levels: int) -> tuple[Tensor, list[list[Tensor]]]:
+        """All embedding rows of each of these prefixes, padded with zero, and those of `complete_sums`; made once."""
+        key = num_levels, self.start.device
+        if key not in self._complete:
+            levels = [all_prefixes(self.num_tokens, depth, key[1]) for depth in range(num_levels + 1)]
+            bags = [self.kmer_indices(level).flatten(1) for level in levels]
+            padded = [functional.pad(bag, (0, bags[-1].shape[1] - bag.shape[1])) for bag in bags]
+            self._complete[key] = torch.cat(padded), [self.last_indices(level.unbind(dim=1)) for level in levels[1:]]
+        return self._complete[key]
 
     def sums_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
         """Summed embedding of one prefix per row: the first `depths` tokens; [rows, time], [rows] → [rows, width]."""
@@ -186,18 +190,39 @@ class PrefixBody(nn.Module):
             hidden = hidden + functional.gelu(layer(hidden))
         return hidden
 
-    def fused_features(self, sums: Tensor, known: list[Tensor] | None = None) -> Tensor:
-        """The same for [rows, width], the gradient written out; `known` are the activations, if they are known."""
-        weights = [weight for pair in self._layers() for weight in pair]
-        if self.norm is None:
-            return PlainTrunk.apply(known, sums, *weights)  # type: ignore[no-untyped-call]
-        return ResidualTrunk.apply(known, sums, self.norm.weight, self.norm.bias, *weights)  # type: ignore[no-untyped-call]
+    @property
+    def trunk_weights(self) -> list[Tensor]:
+        """Scale and shift of the norm, if there is one, then W and b of every layer."""
+        layers = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+        parts: list[nn.LayerNorm | nn.Linear] = [*layers] if self.norm is None else [self.norm, *layers]
+        return [weight for part in parts for weight in (part.weight, part.bias)]
 
-    def activations(self, sums: Tensor) -> list[Tensor]:
-        """Everything that the layers compute, the features last; [rows, width] → see `trunk`."""
-        if self.norm is None:
-            return plain_activations(sums, self._layers())
-        return residual_activations(sums, self.norm.weight, self.norm.bias, self._layers())
+    def fused_features(self, sums: Tensor) -> Tensor:
+        """The same for [rows, width], the gradient written out."""
+        trunk = ResidualTrunk if self.norm is not None else PlainTrunk
+        features: Tensor = trunk.apply(sums, *self.trunk_weights)  # type: ignore[no-untyped-call]  # torch
+        return features
 
-    def _layers(self) -> list[tuple[Tensor, Tensor]]:
-        return [(layer.weight, layer.bias) for layer in self.layers if isinstance(layer, nn.Linear)]
+    def activations(self, sums: Tensor, weights: Weights) -> list[Tensor]:
+        """Everything that the layers compute, the features last; [rows, width] → see `trunk`.
+
+        Args:
+            weights: `trunk_weights`, which take their time to look up.
+        """
+        if self.norm is None:
+            return plain_activations(sums, pairs(weights))
+        return residual_activations(sums, weights[0], weights[1], pairs(weights[2:]))
+
+    def add_gradients(
+        self, grad: Tensor, sums: list[Tensor], weights: Weights, made: list[Tensor], into: Weights
+    ) -> Tensor:
+        """Add the gradient in `trunk_weights` to what is there; returns that in the sums, [rows, width].
+
+        Args:
+            grad: in the features, [rows, width].
+            sums: of one part of the rows each.
+            made: the activations.
+        """
+        if self.norm is None:
+            return add_plain_gradients(grad, weights, made, into)
+        return add_residual_gradients(grad, torch.cat(sums), weights, made, into)

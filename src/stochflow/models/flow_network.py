@@ -1,19 +1,18 @@
 """One body, three heads: the policy π, the backward policy π_B and the state flow log F."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
 from stochflow.models.conditioning import Conditioner
 from stochflow.models.masks import IntentionMask
-from stochflow.models.prefixes import SMALL_BATCH, PrefixTree, Recording
+from stochflow.models.prefixes import PrefixTree
+from stochflow.models.recorder import Recorder
 from stochflow.models.transformer import TransformerBody
 
 Body = PrefixBody | TransformerBody
@@ -51,10 +50,13 @@ class FlowNetwork(nn.Module):
 
     With `fused`, prefixes that several rows share are evaluated once, and the k-mer body's gradient is written out.
     Without it everything is left to autograd, as transforms of `torch.func` need it.
+
+    While it is `shared` among processes, each evaluates some of the rows: then only `Heads` are known of all of them.
     """
 
     context: Tensor
     fused = True
+    shared = False
     mask: IntentionMask | None = None
     stop: int | None = None
 
@@ -81,7 +83,7 @@ class FlowNetwork(nn.Module):
 
     def initialise(self, generator: torch.Generator) -> None:
         self.body.initialise(generator)
-        for head in (self.policy_head, self.backward_head, self.flow_head):
+        for head in self._linears:
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
         if self.conditioner is not None:
@@ -94,16 +96,44 @@ class FlowNetwork(nn.Module):
         """
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
         left = self.steps_left(tokens)
-        if not self._may_merge(context) or len(tokens) < SMALL_BATCH:
-            return self._heads(self._features(self.body.prefix_sums(tokens), context), left, allowed)
-        return self._tree_heads(PrefixTree.of(tokens, self.num_tokens), tokens.shape[1] + 1, context, left, allowed)
+        if self.records and context is None and len(tokens):
+            return self._recorded_heads(self.evaluated(tokens), left, allowed)
+        return self._heads(self._features(self.body.prefix_sums(tokens), context), left, allowed)
 
-    def recorded(self, recording: Recording, leaves: bool = True) -> Heads:
-        """The same from what sampling computed with these weights; the complete sequences are left out on demand."""
-        tree, num_levels = recording.tree, len(recording.sums) + leaves
-        tokens = tree.tokens[:, : num_levels - 1]
+    @property
+    def records(self) -> bool:
+        """True where the gradient of body and heads together is written out."""
+        return self.fused and self.conditioner is None and isinstance(self.body, PrefixBody)
+
+    def recorder(self, tree: PrefixTree, num_complete: int = 0) -> Recorder:
+        """What evaluates this network on a tree, level by level, where it `records`."""
+        assert isinstance(self.body, PrefixBody)
+        heads = [weight for head in self._linears for weight in (head.weight, head.bias)]
+        return Recorder(self.body, heads, tree, num_complete)
+
+    @torch.no_grad()
+    def evaluated(self, tokens: Tensor) -> Recorder:
+        """Every prefix of finished rows, [batch, time], the empty one first, each evaluated once."""
+        recorder = self.recorder(PrefixTree.of(tokens, self.num_tokens))
+        for _ in range(tokens.shape[1]):
+            recorder.grow()
+        recorder.evaluate()
+        return recorder
+
+    def recorded(self, recorder: Recorder, leaves: bool = True) -> Heads:
+        """Heads from what sampling computed with these weights; the complete sequences are left out on demand."""
+        if leaves:
+            self.evaluate_leaves(recorder)
+        tokens = recorder.tree.tokens_of(recorder.num_levels - 1)
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
-        return self._tree_heads(tree, num_levels, None, self.steps_left(tokens), allowed, recording)
+        return self._recorded_heads(recorder, self.steps_left(tokens), allowed)
+
+    def evaluate_leaves(self, recorder: Recorder) -> None:
+        """Let it know the complete sequences too, which sampling does not evaluate."""
+        if recorder.num_levels == self.length:
+            with torch.no_grad():
+                recorder.grow()
+                recorder.evaluate()
 
     def at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, ...]."""
@@ -126,25 +156,13 @@ class FlowNetwork(nn.Module):
         blocks = tokens.split(max(1, _BLOCK // entries))
         return torch.cat([self._log_flow(self.body.child_sums(block), self._children_left(block)) for block in blocks])
 
-    def log_policy(
-        self,
-        sums: Tensor,
-        context: Tensor | None = None,
-        allowed: Tensor | None = None,
-        made: list[Tensor] | None = None,
-    ) -> Tensor:
+    def log_policy(self, sums: Tensor, context: Tensor | None = None, allowed: Tensor | None = None) -> Tensor:
         """log π from the body's summed embeddings alone; [..., width] → [..., K].
 
         Args:
             allowed: what the mask says of the same prefixes, [..., K].
-            made: an empty list that is given the activations of the trunk; k-mer body only.
         """
-        if made is None:
-            features = self._features(sums, context)
-        else:
-            made += self._kmer_body.activations(sums)
-            features = self._conditioned(made[-1], context)
-        return masked_log_softmax(functional.linear(features, self.policy_head.weight, self.policy_head.bias), allowed)
+        return masked_log_softmax(self.policy_head(self._features(sums, context)), allowed)
 
     def allowed(self, tokens: Tensor) -> Tensor | None:
         """True for the intentions that the mask allows at whole prefixes; [batch, time] → [batch, K]."""
@@ -187,12 +205,13 @@ class FlowNetwork(nn.Module):
                 grown = torch.cat([some.repeat_interleave(self.num_tokens, dim=0), letters], dim=1)
                 yield grown, self.body.extend(their_sums.repeat_interleave(self.num_tokens, dim=0), grown)
 
-    def _may_merge(self, context: Tensor | None) -> bool:
-        return self.fused and isinstance(self.body, PrefixBody) and (context is None or context.ndim == 1)
+    @property
+    def _linears(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
+        return self.policy_head, self.backward_head, self.flow_head
 
-    def _features(self, sums: Tensor, context: Tensor | None, known: list[Tensor] | None = None) -> Tensor:
+    def _features(self, sums: Tensor, context: Tensor | None) -> Tensor:
         if self.fused and sums.ndim == 2 and isinstance(self.body, PrefixBody):
-            return self._conditioned(self.body.fused_features(sums, known), context)
+            return self._conditioned(self.body.fused_features(sums), context)
         return self._conditioned(self.body.features(sums), context)
 
     def _conditioned(self, features: Tensor, context: Tensor | None) -> Tensor:
@@ -202,54 +221,22 @@ class FlowNetwork(nn.Module):
             raise ValueError("the network was built without a context; give it a context_width")
         return features
 
-    def _heads(
-        self,
-        features: Tensor,
-        left: Tensor,
-        allowed: Tensor | None,
-        by_row: Callable[[Tensor], Tensor] | None = None,
-    ) -> Heads:
-        """Heads at features, [..., width], or at those of nodes, [num_nodes, width], which `by_row` puts in place.
+    def _heads(self, features: Tensor, left: Tensor, allowed: Tensor | None) -> Heads:
+        """Heads at features, [..., width].
 
         Args:
             left: decisions to come, [...].
             allowed: what the mask says, [..., K].
-            by_row: [num_nodes, n] → [..., n].
         """
-        heads = (self.policy_head, self.backward_head, self.flow_head)
-        outputs = [functional.linear(features, head.weight, head.bias) for head in heads]
-        policy, backward, flow = outputs if by_row is None else map(by_row, outputs)
         return Heads(
-            log_policy=masked_log_softmax(policy, allowed),
-            log_backward=torch.log_softmax(backward, dim=-1),
-            log_flow=flow.squeeze(-1) + left * math.log(self.num_tokens),
+            log_policy=masked_log_softmax(self.policy_head(features), allowed),
+            log_backward=torch.log_softmax(self.backward_head(features), dim=-1),
+            log_flow=self.flow_head(features).squeeze(-1) + left * math.log(self.num_tokens),
         )
 
-    def _tree_heads(
-        self,
-        tree: PrefixTree,
-        num_levels: int,
-        context: Tensor | None,
-        left: Tensor,
-        allowed: Tensor | None,
-        recording: Recording | None = None,
-    ) -> Heads:
-        """Heads at the first `num_levels` prefixes of every row, each distinct prefix evaluated once."""
-        sums = self._kmer_body.tree_sums(tree, num_levels, recording)
-        if recording is None:
-            features = self._features(sums, context)
-        else:
-            known = [torch.cat(levels) for levels in zip(*recording.made, strict=True)]
-            before, beyond = sums.tensor_split([sum(map(len, recording.sums))])
-            features = self._features(before, context, known)
-            if len(beyond):
-                features = torch.cat([features, self._features(beyond, context)])
-        return self._heads(features, left, allowed, partial(tree.by_row, num_levels=num_levels))
-
-    @property
-    def _kmer_body(self) -> PrefixBody:
-        assert isinstance(self.body, PrefixBody)
-        return self.body
+    def _recorded_heads(self, recorder: Recorder, left: Tensor, allowed: Tensor | None) -> Heads:
+        """Heads at every row of a tree on all evaluated levels, [batch, levels, ...]."""
+        return Heads(*recorder.heads(allowed, left * math.log(self.num_tokens)))
 
     def _log_flow(self, sums: Tensor, left: Tensor | int) -> Tensor:
         return self.flow_head(self._features(sums, None)).squeeze(-1) + left * math.log(self.num_tokens)

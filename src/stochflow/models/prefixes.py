@@ -1,13 +1,12 @@
 """The distinct prefixes of a batch as a tree: what several rows share is computed once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, overload
+from itertools import accumulate
+from typing import overload
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 SMALL_BATCH = 32  # below it, looking for prefixes that rows share costs more than it saves
 # when so few rows could still be spared, the same holds
@@ -23,6 +22,7 @@ class PrefixTree:
     are kept `apart` have one each from the start.
 
     Attributes:
+        num_tokens: K.
         sizes: nodes per level.
         parents: per level after the first, the node before the last token, [num_nodes].
         which: per level, the node of every row, [batch].
@@ -31,15 +31,15 @@ class PrefixTree:
     def __init__(
         self, num_tokens: int, batch_size: int, device: torch.device, num_complete: int = 0, apart: bool = False
     ) -> None:
-        self._num_tokens, self._num_complete = num_tokens, num_complete
+        self.num_tokens, self._num_complete = num_tokens, num_complete
         self._columns: list[Tensor] = []
         self._all = torch.arange(batch_size, device=device)
         # one row of the batch that begins with each node, [num_nodes]; None where a level is complete
         self._rows: list[Tensor | None] = [self._all if apart else None]
         self.sizes = [batch_size if apart else 1]
         self.parents: list[Tensor] = []
+        self._nodes: Tensor | None = None
         self.which = [self._all if apart else torch.zeros_like(self._all)]
-        self._nodes: dict[int, Tensor] = {}
 
     @classmethod
     def of(cls, tokens: Tensor, num_tokens: int) -> "PrefixTree":
@@ -57,9 +57,13 @@ class PrefixTree:
     @property
     def tokens(self) -> Tensor:
         """The rows so far, [batch, depth]."""
-        if not self._columns:
+        return self.tokens_of(len(self._columns))
+
+    def tokens_of(self, depth: int) -> Tensor:
+        """The first tokens of the rows, [batch, depth]."""
+        if not depth:
             return self._all.new_empty(len(self._all), 0)
-        return torch.stack(self._columns, dim=1)
+        return torch.stack(self._columns[:depth], dim=1)
 
     @property
     def parted(self) -> bool:
@@ -75,7 +79,7 @@ class PrefixTree:
         """The same position by position, [num_nodes] each."""
         rows = self._rows[depth]
         if rows is None:
-            return all_prefixes(self._num_tokens, depth, self._all.device).unbind(dim=1)
+            return all_prefixes(self.num_tokens, depth, self._all.device).unbind(dim=1)
         if rows is self._all:
             return self._columns[:depth]
         return Selected(self._columns[:depth], rows)
@@ -85,15 +89,23 @@ class PrefixTree:
         which, depth, batch_size = self.which[-1], self.depth, len(self._all)
         self._columns.append(column)
         if depth < self._num_complete:
-            size = self.sizes[-1] * self._num_tokens
-            parents = all_parents(self._num_tokens, depth + 1, column.device)
-            return self._append(parents, None, which * self._num_tokens + column, size)
+            size = self.sizes[-1] * self.num_tokens
+            parents = all_parents(self.num_tokens, depth + 1, column.device)
+            return self._append(parents, None, which * self.num_tokens + column, size)
         if not self.parted and batch_size >= SMALL_BATCH:
-            nodes, following = (which * self._num_tokens + column).unique(return_inverse=True)
+            nodes, following = (which * self.num_tokens + column).unique(return_inverse=True)
             if batch_size - len(nodes) > max(_FEW_ROWS, batch_size // _FEW_SHARE):
                 rows = torch.empty_like(nodes).scatter_(0, following, self._all)
-                return self._append(nodes // self._num_tokens, rows, following, len(nodes))
+                return self._append(nodes // self.num_tokens, rows, following, len(nodes))
         return self._append(which, self._all, self._all, batch_size)
+
+    @property
+    def device(self) -> torch.device:
+        return self._all.device
+
+    def at_rows(self, values: Tensor) -> Tensor:
+        """Values of the nodes of the last level at the rows; [num_nodes, n] → [batch, n]."""
+        return values if self.parted else values.index_select(0, self.which[-1])
 
     def inherited(self, values: Tensor, depth: int) -> Tensor:
         """What the nodes of a level have from their parents; [num_parents, n] → [num_nodes, n]."""
@@ -106,12 +118,12 @@ class PrefixTree:
         else:
             parents.index_add_(0, self.parents[depth - 1], values)
 
-    def by_row(self, values: Tensor, num_levels: int) -> Tensor:
-        """Values of the nodes of the first levels, level by level, at the rows; [num_nodes, n] → [batch, levels, n]."""
-        if num_levels not in self._nodes:
-            firsts = torch.tensor([sum(self.sizes[:level]) for level in range(num_levels)], device=values.device)
-            self._nodes[num_levels] = (torch.stack(self.which[:num_levels], dim=1) + firsts).flatten()
-        return values.index_select(0, self._nodes[num_levels]).view(len(self._all), num_levels, -1)
+    def nodes(self, num_levels: int) -> Tensor:
+        """Number of every row's node on the first levels, counted through all of them; [batch, levels]."""
+        if self._nodes is None or self._nodes.shape[1] != num_levels:
+            firsts = torch.tensor([0, *accumulate(self.sizes[: num_levels - 1])], device=self.device)
+            self._nodes = torch.stack(self.which[:num_levels], dim=1).add_(firsts)
+        return self._nodes
 
     def _append(self, parents: Tensor, rows: Tensor | None, which: Tensor, size: int) -> None:
         self.parents.append(parents)
@@ -164,64 +176,20 @@ def num_complete_levels(num_tokens: int, length: int, batch_size: int) -> int:
     return sum(num_tokens**depth <= most for depth in range(1, length)) if num_tokens > 1 else 0
 
 
-@dataclass(frozen=True)
-class Recording:
-    """What the network computed on the way down.
+def climb(grad: Tensor, indices: list[list[Tensor]], tree: PrefixTree, table: Tensor, start: Tensor) -> None:
+    """Add the gradient of sums of embeddings along a tree, which climbs it once, to that in the embeddings.
 
-    Attributes:
-        tree: the prefixes it was computed for.
-        sums: per level, the first layer, [num_nodes, width].
-        indices: per level after the first, embedding rows that its last token added, [num_nodes] each.
-        made: `activations` of the trunk for one or more levels at a time, in the order of the levels.
+    Args:
+        grad: in the sums of all nodes, level by level, [num_nodes, width]; it is used up.
+        indices: per level after the first, which rows its last token added, [num_nodes] each.
+        table: gradient in the table of embeddings, [num_rows, width].
+        start: gradient in the sum of the empty prefix, [width].
     """
-
-    tree: PrefixTree
-    sums: list[Tensor]
-    indices: list[list[Tensor]]
-    made: list[list[Tensor]]
-
-
-class TreeSums(torch.autograd.Function):
-    """Sums of embeddings along a tree, one addition per node; the gradient climbs it once."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        weight: Tensor,
-        start: Tensor,
-        indices: list[list[Tensor]],
-        tree: PrefixTree,
-        known: list[Tensor] | None,
-    ) -> Tensor:
-        """Sums of all nodes, [num_nodes, width].
-
-        Args:
-            weight: embeddings, [num_rows, width].
-            start: sum of the empty prefix, [width].
-            indices: per level after the first, which rows its last token adds, [num_nodes] each.
-            known: the sums of the first levels, if they have been computed already.
-        """
-        ctx.indices, ctx.tree, ctx.num_rows = indices, tree, len(weight)
-        levels = list(known or [start.unsqueeze(0)])
-        for depth in range(len(levels), len(indices) + 1):
-            sums = tree.inherited(levels[-1], depth)
-            for column in indices[depth - 1]:
-                sums = sums + weight.index_select(0, column)
-            levels.append(sums)
-        return torch.cat(levels)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        indices, tree = ctx.indices, ctx.tree
-        climbed = grad.clone()
-        levels = climbed.split(tree.sizes[: len(indices) + 1])
-        grad_weight = grad.new_zeros(ctx.num_rows, grad.shape[1])
-        for depth in range(len(indices), 0, -1):
-            tree.add_to_parents(levels[depth], depth, levels[depth - 1])
-        # a longer k-mer begins on a later level: each k has the nodes from some level on
-        for row in range(max(map(len, indices), default=0)):
-            columns = [level[row] for level in indices if len(level) > row]
-            whole = torch.cat(columns)
-            grad_weight.index_add_(0, whole, climbed[len(climbed) - len(whole) :])
-        return grad_weight, levels[0].squeeze(0), None, None, None
+    levels = grad.split(tree.sizes[: len(indices) + 1])
+    for depth in range(len(indices), 0, -1):
+        tree.add_to_parents(levels[depth], depth, levels[depth - 1])
+    start.add_(levels[0].sum(dim=0) if len(levels[0]) > 1 else levels[0][0])
+    # a longer k-mer begins on a later level: each k has the nodes from some level on
+    for row in range(max(map(len, indices), default=0)):
+        rows = torch.cat([level[row] for level in indices if len(level) > row])
+        table.index_add_(0, rows, grad[len(grad) - len(rows) :])

@@ -4,6 +4,7 @@ Two kinds. Residual: h₀ = gelu(norm(s)), h_{i+1} = h_i + gelu(W_i·h_i + b_i).
 h_{i+1} = relu(W_i·h_i + b_i).
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ _layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
 NORM_EPSILON = 1e-5
 
 Layers = list[tuple[Tensor, Tensor]]
+Weights = Sequence[Tensor]
 
 
 def residual_activations(sums: Tensor, scale: Tensor, shift: Tensor, layers: Layers) -> list[Tensor]:
@@ -48,60 +50,79 @@ def plain_activations(sums: Tensor, layers: Layers) -> list[Tensor]:
     return made
 
 
+def add_residual_gradients(grad: Tensor, sums: Tensor, weights: Weights, made: list[Tensor], into: Weights) -> Tensor:
+    """Add the gradient of the residual kind in its weights to what is there; returns that in the sums, [rows, width].
+
+    Args:
+        grad: in the features, [rows, width].
+        weights: scale and shift of the norm, then W and b of every layer.
+        made: what `residual_activations` made of the sums.
+        into: one tensor per weight, of its shape.
+    """
+    mean, inverse, normed, *hidden = made
+    layers = zip(weights[-2:1:-2], into[-2:1:-2], into[-1:2:-2], hidden[-3::-2], hidden[-2::-2], strict=True)
+    for weight, into_weight, into_bias, before, inner in layers:
+        inner_grad = _gelu_backward(grad, inner)
+        into_weight.addmm_(inner_grad.t(), before)
+        into_bias.add_(inner_grad.sum(dim=0))
+        grad = torch.addmm(grad, inner_grad, weight)
+    grad = _gelu_backward(grad, normed)
+    norm = (sums.shape[-1:], mean, inverse, weights[0], weights[1])
+    before_norm, scale, shift = _layer_norm_backward(grad, sums, *norm, [True, True, True])
+    into[0].add_(scale)
+    into[1].add_(shift)
+    return before_norm
+
+
+def add_plain_gradients(grad: Tensor, weights: Weights, made: list[Tensor], into: Weights) -> Tensor:
+    """The same for the plain kind, which has no norm."""
+    for number in range(len(weights) // 2 - 1, -1, -1):
+        inner_grad = _relu_backward(grad, made[number + 1], 0.0)
+        into[2 * number].addmm_(inner_grad.t(), made[number])
+        into[2 * number + 1].add_(inner_grad.sum(dim=0))
+        grad = inner_grad @ weights[2 * number]
+    return _relu_backward(grad, made[0], 0.0)
+
+
 class ResidualTrunk(torch.autograd.Function):
-    """Features of summed embeddings; what sampling has computed at the same weights can be handed in."""
+    """Features of summed embeddings."""
 
     @staticmethod
-    def forward(ctx: Any, known: list[Tensor] | None, sums: Tensor, *weights: Tensor) -> Tensor:
-        """[rows, width] → [rows, width].
-
-        Args:
-            known: the activations of these sums; None to compute them.
-            weights: scale and shift of the norm, then W and b of every layer.
-        """
-        scale, shift, *others = weights
-        made = residual_activations(sums, scale, shift, _pairs(others)) if known is None else known
+    def forward(ctx: Any, sums: Tensor, *weights: Tensor) -> Tensor:
+        """[rows, width] → [rows, width]; the weights are those of `add_residual_gradients`."""
+        made = residual_activations(sums, weights[0], weights[1], pairs(weights[2:]))
         ctx.save_for_backward(sums, *weights, *made)
         ctx.num_weights = len(weights)
         return made[-1].view_as(made[-1])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
         sums, *saved = ctx.saved_tensors
-        weights, (mean, inverse, normed, *made) = saved[: ctx.num_weights], saved[ctx.num_weights :]
-        grads: list[Tensor] = []
-        for weight, hidden, inner in zip(weights[-2:1:-2], made[-3::-2], made[-2::-2], strict=True):
-            inner_grad = _gelu_backward(grad, inner)
-            grads = [inner_grad.t() @ hidden, inner_grad.sum(dim=0), *grads]
-            grad = torch.addmm(grad, inner_grad, weight)
-        grad = _gelu_backward(grad, normed)
-        wanted = [True, True, True]
-        norm = (sums.shape[-1:], mean, inverse, weights[0], weights[1])
-        return None, *_layer_norm_backward(grad, sums, *norm, wanted), *grads
+        weights = saved[: ctx.num_weights]
+        into = [torch.zeros_like(weight) for weight in weights]
+        return add_residual_gradients(grad, sums, weights, saved[ctx.num_weights :], into), *into
 
 
 class PlainTrunk(torch.autograd.Function):
-    """The same for the plain kind, without a norm."""
+    """The same for the plain kind."""
 
     @staticmethod
-    def forward(ctx: Any, known: list[Tensor] | None, sums: Tensor, *weights: Tensor) -> Tensor:
-        made = plain_activations(sums, _pairs(weights)) if known is None else known
-        ctx.save_for_backward(*weights[::2], *made)
+    def forward(ctx: Any, sums: Tensor, *weights: Tensor) -> Tensor:
+        made = plain_activations(sums, pairs(weights))
+        ctx.save_for_backward(*weights, *made)
+        ctx.num_weights = len(weights)
         return made[-1].view_as(made[-1])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        num_layers = len(ctx.saved_tensors) // 2
-        weights, made = ctx.saved_tensors[:num_layers], ctx.saved_tensors[num_layers:]
-        grads: list[Tensor] = []
-        for number in range(num_layers - 1, -1, -1):
-            inner_grad = _relu_backward(grad, made[number + 1], 0.0)
-            grads = [inner_grad.t() @ made[number], inner_grad.sum(dim=0), *grads]
-            grad = inner_grad @ weights[number]
-        return None, _relu_backward(grad, made[0], 0.0), *grads
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        saved = ctx.saved_tensors
+        weights = saved[: ctx.num_weights]
+        into = [torch.zeros_like(weight) for weight in weights]
+        return add_plain_gradients(grad, weights, saved[ctx.num_weights :], into), *into
 
 
-def _pairs(weights: list[Tensor] | tuple[Tensor, ...]) -> Layers:
+def pairs(weights: Weights) -> Layers:
+    """W and b of every layer, of weights in a row."""
     return list(zip(weights[::2], weights[1::2], strict=True))

@@ -1,10 +1,12 @@
 """What the balance conditions along a path have in common: five terms per step, and whose path it is."""
 
+import math
 from abc import abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +15,8 @@ from stochflow.models.dynamics import chosen
 from stochflow.models.flow_network import Heads
 from stochflow.objectives.base import ARITHMETIC, GEOMETRIC, Learner, Objective, Terms
 from stochflow.objectives.flows import terminal_flows
-from stochflow.rollout import NetworkSampler, Sampler
+from stochflow.objectives.written import Array, Pulls, WrittenPaths
+from stochflow.rollout import Sampler, policy_sampler
 from stochflow.trajectory import Trajectories
 
 # the mean of a noisy R at which E[g'(log F − log R)] = 0, by the shape g of the loss
@@ -39,7 +42,7 @@ class Steps:
         log_dynamics: log P̂(s_{t+1}|s_t,a_t).
         log_next_flow: log F(s_{t+1}), with log R(x) at the end.
         log_backward: log π_B(a_t|s_{t+1}).
-        valid: True where a decision was made.
+        valid: True where a decision was made; None where that is everywhere.
     """
 
     log_flow: Tensor
@@ -47,7 +50,7 @@ class Steps:
     log_dynamics: Tensor
     log_next_flow: Tensor
     log_backward: Tensor
-    valid: Tensor
+    valid: Tensor | None
 
     @property
     def log_ratio(self) -> Tensor:
@@ -62,16 +65,35 @@ class Steps:
 
     def spread(self) -> Terms:
         """Mean and standard deviation of each of the five terms over the real steps; zero when there are none."""
-        return dict(zip(SPREAD, self.moments().unbind(), strict=True))
+        return named_moments(self.values(), self.valid)
 
-    def moments(self) -> Tensor:
-        """The same as one tensor in the order of `SPREAD`, [10]."""
-        values = torch.stack([getattr(self, name).detach() for name in _FIVE]).flatten(1)
-        real = self.valid.flatten()
-        num_real = real.sum().clamp_min(1)
-        means = torch.where(real, values, 0.0).sum(dim=1) / num_real
-        squares = torch.where(real, values - means.unsqueeze(-1), 0.0).square()
-        return torch.stack([means, (squares.sum(dim=1) / num_real).sqrt()], dim=1).flatten()
+    def values(self) -> Tensor:
+        """All five terms, without gradient, [5, batch, time]."""
+        with torch.no_grad():
+            return torch.stack([getattr(self, name) for name in _FIVE])
+
+
+def named_moments(values: Tensor | Array, valid: Tensor | None) -> Terms:
+    """Means and standard deviations of the five terms over the real steps by name; [..., 5, batch, time] → [...] each.
+
+    Args:
+        valid: True where a step counts, [..., batch, time]; None where that is everywhere.
+    """
+    # in numpy, whose operations on a handful of numbers cost a fraction of torch's
+    found = values if isinstance(values, np.ndarray) else values.cpu().numpy()
+    found = found.reshape(*found.shape[:-2], -1)
+    if valid is None:
+        num_real = found.shape[-1]
+        means = np.add.reduce(found, axis=-1) / num_real
+        centred = found - means[..., None]
+    else:
+        real = valid.flatten(-2).cpu().numpy()[..., None, :]
+        num_real = real.sum(axis=-1).clip(min=1).astype(found.dtype)
+        means = np.where(real, found, 0.0).sum(axis=-1) / num_real
+        centred = np.where(real, found - means[..., None], 0.0)
+    deviations = np.sqrt(np.add.reduce(centred * centred, axis=-1) / num_real)
+    both = torch.from_numpy(np.stack([means, deviations], axis=-1)).flatten(-2)
+    return dict(zip(SPREAD, both.unbind(-1), strict=True))
 
 
 class Paths(NamedTuple):
@@ -119,12 +141,13 @@ def path_steps(learner: Learner, batch: Trajectories, step: int) -> Steps:
     config = learner.config.objective
     realised = config.path == "realised"
     paths = observed_paths(learner, batch, step)
-    length = paths.outcomes.shape[1]
     learned = not realised and config.backward == "learned"
     heads = learner.heads(batch, leaves=learned)
-    log_backward = heads.log_backward[:, 1:] if learned else heads.log_backward
-    decisions = Heads(heads.log_policy[:, :length], log_backward, heads.log_flow[:, :length])
-    return steps_on(config, paths, decisions, None if realised else learner.log_dynamics(paths.outcomes))
+    if learned:
+        heads = Heads(heads.log_policy[:, :-1], heads.log_backward[:, 1:], heads.log_flow[:, :-1])
+    steps = steps_on(config, paths, heads, None if realised else learner.log_dynamics(paths.outcomes))
+    everywhere = learner.network.mask is None and bool(batch.valid.all())
+    return replace(steps, valid=None) if everywhere else steps
 
 
 def observed_paths(learner: Learner, batch: Trajectories, step: int) -> Paths:
@@ -180,7 +203,7 @@ class Balance(Objective):
     """A condition on flows; its residual is the same off-policy, so fresh and remembered batches serve alike."""
 
     def sampler(self, batch_size: int) -> Sampler:
-        return NetworkSampler(self.learner.network, batch_size, records=True)
+        return policy_sampler(self.learner.network, batch_size)
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         for batch in self.learner.replayed(fresh):
@@ -195,7 +218,13 @@ class Balance(Objective):
 
 
 class PathBalance(Balance):
-    """Balance along a path: the loss with each of the five terms of its steps, by mean and spread."""
+    """Balance along a path: the loss with each of the five terms of its steps, by mean and spread.
+
+    Attributes:
+        pulls: the squared loss of steps that are all real, with its gradient written out, if it is.
+    """
+
+    pulls: Callable[[Array], Pulls] | None = None
 
     @property
     def reward_mean(self) -> str:
@@ -208,7 +237,8 @@ class PathBalance(Balance):
         return self.learner.config.objective.path != "realised"
 
     def terms(self, batch: Trajectories, step: int) -> Terms:
-        return self.step_terms(path_steps(self.learner, batch, step))
+        written = None if self.pulls is None else written_terms(self.learner, batch, step, self.pulls)
+        return self.step_terms(path_steps(self.learner, batch, step)) if written is None else written
 
     def step_terms(self, steps: Steps) -> Terms:
         """The loss of given steps and what is logged with it."""
@@ -217,3 +247,36 @@ class PathBalance(Balance):
     @abstractmethod
     def loss(self, steps: Steps, config: ObjectiveConfig) -> Tensor:
         """What the residuals of these steps cost, a scalar."""
+
+
+def written_terms(learner: Learner, batch: Trajectories, step: int, pulls: Callable[[Array], Pulls]) -> Terms | None:
+    """What `PathBalance.step_terms` says of trajectories, by a written-out gradient; None where there is none.
+
+    Args:
+        pulls: of the five terms of all steps, [5, batch, time].
+    """
+    config, network = learner.config.objective, learner.network
+    realised = config.path == "realised"
+    learned = not realised and config.backward == "learned"
+    if config.loss != "squared" or not (realised or config.backward != "posterior"):
+        return None
+    recorder = learner.recorder(batch, leaves=learned)
+    if recorder is None:
+        return None
+    paths = observed_paths(learner, batch, step)
+    intentions, outcomes = paths.intentions.numpy(), paths.outcomes.numpy()
+    actions = outcomes if realised else intentions
+    written = WrittenPaths(recorder, network.num_tokens, network.length)
+    log_flow = written.log_flow
+    values = np.zeros((len(_FIVE), *log_flow.shape), log_flow.dtype)
+    values[0], values[1] = log_flow, written.log_forward(actions)
+    values[3, :, :-1], values[3, :, -1] = log_flow[:, 1:], paths.log_reward.numpy()
+    if not realised:
+        values[2] = written.log_dynamics(learner.log_dynamics(paths.outcomes).numpy(), intentions, outcomes)
+        values[4] = written.log_backward(intentions) if learned else -math.log(network.num_tokens)
+    loss, ratio, flow = pulls(values)
+    written.pull_forward(ratio, actions)
+    written.pull_flow(flow)
+    if learned:
+        written.pull_backward(-ratio, intentions)
+    return {"loss": written.loss(loss), **named_moments(values, None)}

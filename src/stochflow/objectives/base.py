@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from stochflow.config import Config
 from stochflow.models.dynamics import Dynamics
 from stochflow.models.flow_network import FlowNetwork, Heads
+from stochflow.models.recorder import Recorder
 from stochflow.planning.memory import ScoreMemory
 from stochflow.policies import NetworkPolicy, Policy
 from stochflow.replay import Replay
@@ -54,13 +55,29 @@ class Learner:
         log_rewards = self.reward.log_reward(scores, step)
         return log_rewards if self.log_shares is None else log_rewards + self.log_shares(outcomes.cpu())
 
+    def recorder(self, batch: Trajectories, leaves: bool) -> Recorder | None:
+        """The network at every prefix of a batch whose steps are all real, where numpy can read it; None otherwise.
+
+        Args:
+            leaves: True to have the complete sequences as well.
+        """
+        network = self.network
+        readable = network.records and not network.shared and network.mask is None and self.device.type == "cpu"
+        if not readable or not len(batch) or not bool(batch.valid.all()):
+            return None
+        if batch.recorder is None:
+            return network.evaluated(batch.outcomes if leaves else batch.outcomes[:, :-1])
+        if leaves:
+            network.evaluate_leaves(batch.recorder)
+        return batch.recorder
+
     def heads(self, batch: Trajectories, leaves: bool = True) -> Heads:
         """Heads at every prefix, the empty one first; → [batch, L + 1, ...], or L without the complete sequences.
 
         What was computed while sampling is not computed again.
         """
-        if batch.recording is not None:
-            return self.network.recorded(batch.recording, leaves)
+        if batch.recorder is not None:
+            return self.network.recorded(batch.recorder, leaves)
         return self.network.all_prefixes((batch.outcomes if leaves else batch.outcomes[:, :-1]).to(self.device))
 
     @torch.no_grad()

@@ -3,11 +3,13 @@
 On the intended path it is SGFN-DB, with the world's dynamics in the balance; on the realised path the ordinary GFN-DB.
 """
 
+import numpy as np
 from torch import Tensor
 
 from stochflow.config import ObjectiveConfig
 from stochflow.objectives.balance import PathBalance, Steps
 from stochflow.objectives.losses import balance_loss
+from stochflow.objectives.written import Array, Pulls
 
 
 def db_residual(
@@ -18,8 +20,20 @@ def db_residual(
     return log_flow + log_forward + log_dynamics.detach() - log_next_flow - log_backward
 
 
+def db_pulls(values: Array) -> Pulls:
+    """Mean of δ² over steps that are all real with its gradient; the five terms of all steps, [5, batch, time]."""
+    log_flow, log_forward, log_dynamics, log_next_flow, log_backward = values
+    residual = log_flow + log_forward + log_dynamics - log_next_flow - log_backward
+    pull = (2.0 / residual.size) * residual
+    flow = pull.copy()
+    flow[:, 1:] -= pull[:, :-1]  # the next state of a step is where the following one begins
+    return Pulls(float(np.square(residual).mean()), pull, flow)
+
+
 class DetailedBalance(PathBalance):
     """Every step for itself."""
+
+    pulls = staticmethod(db_pulls)
 
     def loss(self, steps: Steps, config: ObjectiveConfig) -> Tensor:
         residual = db_residual(

@@ -2,16 +2,19 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from stochflow.logmath import log_marginal, masked_mean
+from stochflow.models.recorder import Recorder
 from stochflow.objectives.balance import Paths, pick
 from stochflow.objectives.base import ARITHMETIC, Objective, Terms
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.flows import child_flows
 from stochflow.objectives.losses import balance_loss
-from stochflow.rollout import NetworkSampler, Sampler
+from stochflow.objectives.written import WrittenPaths, log_softmax, log_sum
+from stochflow.rollout import Sampler, policy_sampler
 from stochflow.trajectory import Trajectories
 
 
@@ -62,12 +65,20 @@ class TrajectoryKL(Objective):
     _last_residual = 0.0
 
     def sampler(self, batch_size: int) -> Sampler:
-        return NetworkSampler(self.learner.network, batch_size, records=True)
+        return policy_sampler(self.learner.network, batch_size)
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner = self.learner
         intentions, outcomes = fresh.intentions.to(learner.device), fresh.outcomes.to(learner.device)
         log_reward = learner.log_rewards(fresh.outcomes, fresh.scores, step).float().to(learner.device)
+        config = learner.config.objective
+        only_divergence = config.lambda_ratio == 0.0 and config.lambda_dynamics == 0.0
+        recorder = learner.recorder(fresh, leaves=False) if only_divergence else None
+        if recorder is not None:
+            terms = self._written_terms(fresh, recorder, log_reward, progress)
+            self.note(terms)
+            yield terms
+            return
         paths = Paths(intentions, outcomes, fresh.valid.to(learner.device), log_reward)
         log_policy = learner.heads(fresh, leaves=False).log_policy
         log_behaviour = fresh.log_behaviour.to(learner.device)
@@ -99,6 +110,35 @@ class TrajectoryKL(Objective):
             "dynamics_loss": entropy.dynamics,
             "reward_adjusted_diff_mean": residual.mean(),
             "reward_adjusted_diff_std": residual.std(correction=0),
+        }
+
+    def _written_terms(self, fresh: Trajectories, recorder: Recorder, log_reward: Tensor, progress: float) -> Terms:
+        """What `path_terms` says where only the divergence has a gradient, by one that is written out."""
+        learner = self.learner
+        written = WrittenPaths(recorder, learner.network.num_tokens, learner.network.length)
+        log_matrices = learner.log_dynamics(fresh.outcomes).numpy()
+        joint = written.log_policy + written.log_likelihood(log_matrices, fresh.outcomes.numpy())
+        log_marginals = log_sum(joint)
+        residual = log_reward.numpy() - np.add.reduce(log_marginals, axis=-1)
+        weights = np.full_like(residual, 1.0 / len(residual))
+        if self._explores():
+            log_weights = written.log_forward(fresh.intentions.numpy()) - fresh.log_behaviour.numpy()
+            weights = log_softmax(log_weights.sum(axis=-1).astype(residual.dtype))[1]
+        centred = residual - weights @ residual
+        pull = weights * centred * (len(residual) / max(len(residual) - 1, 1))
+        written.pull_forward(
+            np.repeat(-pull[:, None], log_marginals.shape[1], axis=1), np.exp(joint - log_marginals[..., None])
+        )
+        divergence = written.loss(float(pull @ centred) / 2.0)
+        log_policy = torch.from_numpy(written.log_policy)
+        entropy = entropy_terms(log_policy, fresh.valid.to(log_policy.dtype), learner.config.objective, progress)
+        return {
+            "loss": divergence,
+            "kl_loss": divergence,
+            "log_entropy_ratio": entropy.log_ratio,
+            "dynamics_loss": entropy.dynamics,
+            "reward_adjusted_diff_mean": log_policy.new_tensor(residual.mean()),
+            "reward_adjusted_diff_std": log_policy.new_tensor(residual.std()),
         }
 
     def note(self, terms: Terms) -> None:

@@ -27,8 +27,8 @@ def shaped(residual: Tensor, shape: LossShape) -> Tensor:
     return _SHAPES[shape](residual)
 
 
-def balance_loss(residual: Tensor, valid: Tensor, shape: LossShape = "squared") -> Tensor:
-    """Mean of g(δ) over the entries where `valid` is True; any common shape → scalar."""
+def balance_loss(residual: Tensor, valid: Tensor | None, shape: LossShape = "squared") -> Tensor:
+    """Mean of g(δ) over the entries where `valid` is True, all of them without it; any common shape → scalar."""
     return masked_mean(shaped(residual, shape), valid)
 
 

@@ -54,4 +54,5 @@ class SubtrajectoryBalance(PathBalance):
 
     def loss(self, steps: Steps, config: ObjectiveConfig) -> Tensor:
         residual = subtb_residual(steps.log_flows, steps.log_ratio)
-        return subtb_loss(residual, subtb_weights(steps.valid, config.decay), config.loss)
+        valid = torch.ones_like(steps.log_flow, dtype=torch.bool) if steps.valid is None else steps.valid
+        return subtb_loss(residual, subtb_weights(valid, config.decay), config.loss)

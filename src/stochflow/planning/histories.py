@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from stochflow.planning.memory import Codes, ScoreMemory
+from stochflow.planning.memory import ScoreMemory
 from stochflow.tasks.base import Reward
 
 Canonical = Callable[[Tensor], Tensor]
@@ -50,7 +50,7 @@ class HistoryMemory(ScoreMemory):
         self._scores = self._designs.scores[self._places]
         return scores
 
-    def lookup(self, sequences: Tensor, codes: Codes | None = None) -> Tensor:
+    def lookup(self, sequences: Tensor) -> Tensor:
         return self._designs.lookup(self.canonical(sequences))
 
     def state_dict(self) -> dict[str, Tensor]:

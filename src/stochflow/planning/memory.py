@@ -35,7 +35,7 @@ class ScoreMemory:
         self._table: npt.NDArray[np.float64] | None = None
         if reward is None and num_tokens**length <= _MAX_TABLE:
             self._table = np.full(num_tokens**length, np.nan)
-            self._powers = num_tokens ** torch.arange(length - 1, -1, -1)
+            self._powers = num_tokens ** np.arange(length - 1, -1, -1)
         self._waiting: list[tuple[Tensor, Tensor]] = []  # sequences and scores that the trie does not have yet
         self._num_waiting = 0
 
@@ -99,20 +99,28 @@ class ScoreMemory:
         """
         if self._reward is not None:
             return self._measure(sequences, oracle, self._reward)
-        codes = None if self._table is None else self._codes(sequences)
-        rows = self._new_rows(sequences, codes)
+        if self._table is not None:
+            return self._pay_by_table(sequences, oracle, self._table)
+        rows = self._new_rows(sequences)
         if len(rows):
             unseen = sequences[rows]
-            # checked before anything is stored: a failing oracle must not leave half an entry behind
-            # … and the oracle gets a copy, so that what it does to its input stays with it
-            scores = checked_scores(oracle(unseen.clone()), len(unseen))
-            if self._table is None or codes is None:
-                self._store(unseen, scores)
-            else:
-                self._table[codes[rows.numpy()]] = scores.numpy()
-                self._waiting.append((unseen, scores))
-                self._num_waiting += len(unseen)
-        return self.lookup(sequences, codes)
+            self._store(unseen, _answers(oracle, unseen))
+        return self.lookup(sequences)
+
+    def _pay_by_table(
+        self, sequences: Tensor, oracle: Callable[[Tensor], Tensor], table: npt.NDArray[np.float64]
+    ) -> Tensor:
+        codes = self._codes(sequences)
+        scores = table[codes]
+        rows = _first_rows(codes, np.isnan(scores))
+        if len(rows):
+            unseen = torch.from_numpy(sequences.numpy()[rows])
+            answers = _answers(oracle, unseen)
+            table[codes[rows]] = answers.numpy()
+            self._waiting.append((unseen, answers))
+            self._num_waiting += len(rows)
+            scores = table[codes]
+        return torch.from_numpy(scores)
 
     def _store(self, sequences: Tensor, scores: Tensor) -> None:
         """Put new sequences, [num, L], and their scores, [num], into the trie."""
@@ -120,19 +128,18 @@ class ScoreMemory:
         self._scores = torch.cat([self._scores, torch.empty_like(scores)])
         self._scores[added] = scores
 
-    def _new_rows(self, sequences: Tensor, codes: Codes | None = None) -> Tensor:
+    def _new_rows(self, sequences: Tensor) -> Tensor:
         """The first row of every sequence that was never paid for, sequences in lexicographic order; [num_new]."""
         if self._table is not None:
-            codes = self._codes(sequences) if codes is None else codes
-            new = np.flatnonzero(np.isnan(self._table[codes]))
-            return torch.from_numpy(new[np.unique(codes[new], return_index=True)[1]])
+            codes = self._codes(sequences)
+            return torch.from_numpy(_first_rows(codes, np.isnan(self._table[codes])))
         unseen = (self._trie.find(sequences) < 0).nonzero().squeeze(-1)
         distinct, which = sequences[unseen].unique(dim=0, return_inverse=True)
         return torch.full((len(distinct),), len(sequences)).scatter_reduce(0, which, unseen, "amin")
 
     def _codes(self, sequences: Tensor) -> Codes:
         """Place of each sequence in lexicographic order, [batch]."""
-        return (sequences @ self._powers).numpy()
+        return np.asarray(sequences.numpy() @ self._powers)
 
     def _measure(self, sequences: Tensor, oracle: Callable[[Tensor], Tensor], reward: Reward) -> Tensor:
         scores = checked_scores(oracle(sequences.clone()), len(sequences))
@@ -148,10 +155,10 @@ class ScoreMemory:
         self._scores = (((totals / self._counts).log() + peaks) / reward.beta).exp()
         return scores
 
-    def lookup(self, sequences: Tensor, codes: Codes | None = None) -> Tensor:
-        """Remembered scores, NaN where none was paid for; [batch, L] → [batch]. Codes are computed if not given."""
+    def lookup(self, sequences: Tensor) -> Tensor:
+        """Remembered scores, NaN where none was paid for; [batch, L] → [batch]."""
         if self._table is not None:
-            return torch.from_numpy(self._table[self._codes(sequences) if codes is None else codes])
+            return torch.from_numpy(self._table[self._codes(sequences)])
         indices = self._trie.find(sequences)
         scores = torch.full((len(sequences),), torch.nan, dtype=torch.float64)
         scores[indices >= 0] = self._scores[indices[indices >= 0]]
@@ -181,6 +188,24 @@ class ScoreMemory:
                 self._table[self._codes(sequences)] = scores.numpy()
 
 
+def _first_rows(codes: Codes, wanted: npt.NDArray[np.bool_]) -> Codes:
+    """The first row of every code among the wanted rows, codes ascending; [batch] each → [num_codes]."""
+    rows = wanted.nonzero()[0]
+    rows = rows[codes[rows].argsort(kind="stable")]
+    different = np.ones(len(rows), dtype=np.bool_)
+    np.not_equal(codes[rows[1:]], codes[rows[:-1]], out=different[1:])
+    return rows[different]
+
+
+def _answers(oracle: Callable[[Tensor], Tensor], unseen: Tensor) -> Tensor:
+    """Scores of new sequences, float64; [num, L] → [num].
+
+    They are checked before anything is stored: a failing oracle must not leave half an entry behind. And the oracle
+    gets a copy, so that what it does to its input stays with it.
+    """
+    return checked_scores(oracle(unseen.clone()), len(unseen))
+
+
 def checked_scores(scores: object, expected: int) -> Tensor:
     """The oracle's answer as float64, [expected], or an error that says what is wrong with it."""
     try:
@@ -194,8 +219,8 @@ def checked_scores(scores: object, expected: int) -> Tensor:
             f"the oracle returned scores of shape {tuple(tensor.shape)} for {expected} sequences; "
             "return exactly one score per sequence"
         )
-    least, most = tensor.aminmax() if expected else (tensor, tensor)
-    if expected and not (float(least) >= 0.0 and float(most) <= MAX_SCORE):  # not a number fails both
+    values = tensor.numpy()
+    if expected and not (values.min() >= 0.0 and values.max() <= MAX_SCORE):  # not a number fails both
         bad = ~((tensor >= 0) & (tensor <= MAX_SCORE))
         raise OracleError(
             f"the oracle returned {float(tensor[bad][0])} for {int(bad.sum())} of {expected} sequences; "

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from stochflow.trainer import Descent
+from stochflow.descent import Descent
 
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8  # those of torch.optim.Adam
 

@@ -6,9 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stochflow.descent import Record
+from stochflow.dynamics_fitter import dynamics_learning_rate
 from stochflow.models.dynamics import DynamicsModel
 from stochflow.models.table_fit import TableDescent
-from stochflow.trainer import Record, Trainer, dynamics_learning_rate
+from stochflow.trainer import Trainer
 from stochflow.trajectory import Trajectories
 
 

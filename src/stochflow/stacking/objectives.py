@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from stochflow.models.flow_network import Heads
-from stochflow.objectives.balance import SPREAD, PathBalance, Paths, Steps, observed_paths, steps_on
+from stochflow.objectives.balance import PathBalance, Paths, Steps, named_moments, observed_paths, steps_on
 from stochflow.objectives.base import Learner, Terms
 from stochflow.objectives.divergence import TrajectoryKL
 from stochflow.stacking.dynamics import StackedDynamics
@@ -17,7 +17,7 @@ from stochflow.stacking.network import StackedNetwork, StackedWalker
 from stochflow.stacking.rollout import StackedSampler
 from stochflow.trajectory import Trajectories
 
-_COLUMNS = [field.name for field in fields(Trajectories) if field.name != "recording"]
+_COLUMNS = [field.name for field in fields(Trajectories) if field.name != "recorder"]
 _DRAWN_AT_ONCE = 32  # updates whose remembered batches are drawn together
 
 
@@ -54,7 +54,7 @@ class Together:
 
     def paths(self, batch: Trajectories, step: int) -> tuple[Paths, Tensor]:
         """What the batches of all runs say by themselves, [runs, batch, ...], and the rows of their k-mers."""
-        flat = Trajectories(**{name: getattr(batch, name).flatten(0, 1) for name in _COLUMNS}, recording=None)
+        flat = Trajectories(**{name: getattr(batch, name).flatten(0, 1) for name in _COLUMNS}, recorder=None)
         paths = observed_paths(self.learners[0], flat, step)  # rewards and masks are the same for all runs
         shape = batch.outcomes.shape[:2]
         return Paths(*(column.unflatten(0, shape) for column in paths)), self.network.rows(batch.outcomes)
@@ -133,7 +133,7 @@ class StackedBalance(_OnPaths):
 
         def judged(*columns: Tensor) -> tuple[Tensor, Tensor]:
             steps = Steps(*columns)
-            return objective.loss(steps, config), steps.moments()
+            return objective.loss(steps, config), steps.values()
 
         def aware(paths: Paths, heads: Heads, log_matrices: Tensor) -> tuple[Tensor, Tensor]:
             return judged(*vars(steps_on(config, paths, heads, log_matrices)).values())
@@ -145,11 +145,11 @@ class StackedBalance(_OnPaths):
                 flat = [[column.flatten(0, 1) for column in each] for each in (paths, heads)]
                 steps = steps_on(config, Paths(*flat[0]), Heads(*flat[1]), None)
                 shape = paths.outcomes.shape[:2]
-                losses, moments = vmap(judged)(*(column.unflatten(0, shape) for column in vars(steps).values()))
+                losses, values = vmap(judged)(*(column.unflatten(0, shape) for column in vars(steps).values()))
             else:
                 log_matrices = self.together.dynamics.log_matrices(paths.outcomes)
-                losses, moments = vmap(aware)(paths, heads, log_matrices)
-            yield {"loss": losses, **dict(zip(SPREAD, moments.unbind(1), strict=True))}
+                losses, values = vmap(aware)(paths, heads, log_matrices)
+            yield {"loss": losses, **named_moments(values, paths.valid)}
 
 
 class StackedTrajectoryKL(_OnPaths):
@@ -178,4 +178,4 @@ class StackedTrajectoryKL(_OnPaths):
 def stacked(batches: Sequence[Trajectories]) -> Trajectories:
     """Batches of equal size as one with the runs in front of every field."""
     columns = {name: torch.stack([getattr(batch, name) for batch in batches]) for name in _COLUMNS}
-    return Trajectories(**columns, recording=None)
+    return Trajectories(**columns, recorder=None)

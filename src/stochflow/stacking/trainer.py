@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from stochflow.descent import Record, learning_rate_factor, require_finite
 from stochflow.errors import NumericsError
 from stochflow.objectives.balance import PathBalance
 from stochflow.objectives.base import Terms
@@ -16,7 +17,7 @@ from stochflow.stacking.dynamics import StackedDynamics
 from stochflow.stacking.network import StackedNetwork
 from stochflow.stacking.objectives import StackedBalance, StackedObjective, StackedTrajectoryKL, Together
 from stochflow.stacking.rollout import draw_all, stacked_rollout
-from stochflow.trainer import Record, Trainer, learning_rate_factor, require_finite
+from stochflow.trainer import Trainer
 from stochflow.trajectory import Trajectories
 
 

@@ -1,0 +1,117 @@
+"""Losses of whole paths with their gradient written out.
+
+On a batch of a few hundred numbers, calling torch and its autograd is what costs. numpy's operations cost a fraction,
+and the gradient in the logits is short: every log-probability of something that was chosen pulls with its choice minus
+the policy.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from stochflow.models.recorder import Recorder
+
+Array = npt.NDArray[Any]
+
+
+def log_softmax(logits: Array) -> tuple[Array, Array]:
+    """log softmax over the last dimension, and its exponential; same shape."""
+    centred = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
+    weights = np.exp(centred)
+    sums = np.add.reduce(weights, axis=-1, keepdims=True)
+    return centred - np.log(sums), weights / sums
+
+
+def log_sum(values: Array) -> Array:
+    """log Σ exp over the last dimension; [..., n] → [...]."""
+    peak = np.maximum.reduce(values, axis=-1)
+    total: Array = peak + np.log(np.add.reduce(np.exp(values - peak[..., None]), axis=-1))
+    return total
+
+
+class Pulls(NamedTuple):
+    """A loss of whole paths and its gradient.
+
+    Attributes:
+        loss: a scalar.
+        ratio: in log π + log P̂ − log π_B of every step, [batch, time].
+        flow: in log F of every state but the last, [batch, time].
+    """
+
+    loss: float
+    ratio: Array
+    flow: Array
+
+
+class WrittenPaths:
+    """The heads along the paths of a batch, and what is known of their gradient so far.
+
+    Attributes:
+        log_policy: log π(·|s_t), [batch, time, K].
+        log_flow: log F(s_t), [batch, time].
+    """
+
+    def __init__(self, recorder: Recorder, num_tokens: int, length: int) -> None:
+        self._recorder, self._num_tokens, self._length = recorder, num_tokens, length
+        self._rows = recorder.rows()
+        self.log_policy, self._policy = log_softmax(self._rows[:, :length, :num_tokens])
+        left = (length - np.arange(length)) * math.log(num_tokens)
+        self.log_flow = self._rows[:, :length, -1] + left.astype(self._rows.dtype)
+        self._gradient = np.zeros_like(self._rows)
+        self._places = np.arange(len(self._rows))[:, None], np.arange(length)
+
+    def log_forward(self, actions: Array) -> Array:
+        """log π(a_t|s_t); [batch, time] → [batch, time]."""
+        return self._chosen(self.log_policy, actions)
+
+    def log_backward(self, intentions: Array) -> Array:
+        """log π_B(a_t|s_{t+1}); [batch, time] → [batch, time]."""
+        num = self._num_tokens
+        log_backward, self._backward = log_softmax(self._rows[:, 1:, num : 2 * num])
+        return self._chosen(log_backward, intentions)
+
+    def log_dynamics(self, log_matrices: Array, intentions: Array, outcomes: Array) -> Array:
+        """log P̂(b_t|s_t,a_t); [batch or 1, time, K, K], [batch, time] twice → [batch, time]."""
+        return log_matrices[self._places[0] % len(log_matrices), self._places[1], intentions, outcomes]
+
+    def log_likelihood(self, log_matrices: Array, outcomes: Array) -> Array:
+        """log P̂(b_t|s_t,a) of every intention a; [batch or 1, time, K, K], [batch, time] → [batch, time, K]."""
+        return log_matrices[self._places[0] % len(log_matrices), self._places[1], :, outcomes]
+
+    def pull_forward(self, pull: Array, choice: Array) -> None:
+        """Add the gradient of Σ pull·log Σ_a π(a|s_t)·w(a), where `choice` is the share of each a in the sum.
+
+        Args:
+            pull: [batch, time].
+            choice: [batch, time, K], or the one intention there is, [batch, time].
+        """
+        into = self._gradient[:, : self._length, : self._num_tokens]
+        self._pull(into, pull, choice, self._policy)
+
+    def pull_backward(self, pull: Array, intentions: Array) -> None:
+        """The same for log π_B(a_t|s_{t+1})."""
+        into = self._gradient[:, 1:, self._num_tokens : 2 * self._num_tokens]
+        self._pull(into, pull, intentions, self._backward)
+
+    def pull_flow(self, pull: Array) -> None:
+        """The same for log F(s_t)."""
+        self._gradient[:, : self._length, -1] += pull
+
+    def loss(self, value: float) -> Tensor:
+        """A scalar of this value, whose gradient is the one found here."""
+        return self._recorder.loss(value, torch.from_numpy(self._gradient))
+
+    def _pull(self, into: Array, pull: Array, choice: Array, policy: Array) -> None:
+        into -= pull[..., None] * policy
+        if choice.ndim == pull.ndim:
+            into[self._places[0], self._places[1], choice] += pull
+        else:
+            into += pull[..., None] * choice
+
+    def _chosen(self, table: Array, actions: Array) -> Array:
+        chosen: Array = table[self._places[0], self._places[1], actions]
+        return chosen

@@ -1,0 +1,50 @@
+"""The learning rate, and the check that numbers stay finite."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+
+from stochflow.descent import learning_rate_factor, require_finite
+from stochflow.errors import NumericsError
+
+
+@pytest.mark.parametrize(
+    ("progress", "warmup", "factor"),
+    [
+        (0.0, 0.1, 0.0),
+        (0.025, 0.1, 0.25),
+        (0.1, 0.1, 1.0),
+        (0.3, 0.1, 1.0),
+        (0.5, 0.1, 1.0),
+        (0.625, 0.1, 0.5 + math.sqrt(0.125)),
+        (0.75, 0.1, 0.5),
+        (1.0, 0.1, 0.0),
+        (1.5, 0.1, 0.0),
+        (0.0, 0.0, 1.0),
+        (0.25, 0.5, 0.5),
+    ],
+)
+def test_the_learning_rate_warms_up_stays_and_falls_by_a_cosine(progress: float, warmup: float, factor: float) -> None:
+    assert learning_rate_factor(progress, warmup) == pytest.approx(factor, abs=1e-12)
+
+
+def test_the_learning_rate_has_no_jumps() -> None:
+    factors = [learning_rate_factor(index / 10_000, 0.02) for index in range(10_001)]
+    steps = [abs(after - before) for before, after in pairwise(factors)]
+    assert max(steps) <= 1 / 200 + 1e-12  # the warm-up is its steepest part
+    assert max(factors) == 1.0
+
+
+def test_a_term_that_is_not_finite_is_named() -> None:
+    assert require_finite({"loss": torch.tensor(1.0), "spread": torch.tensor(0.5)}) == {"loss": 1.0, "spread": 0.5}
+    for bad in (math.nan, math.inf, -math.inf):
+        with pytest.raises(NumericsError, match=f"'flow_loss' became {bad}"):
+            require_finite({"kl_loss": torch.tensor(1.0), "flow_loss": torch.tensor(bad)})
+
+
+def test_the_part_that_broke_is_named_and_not_the_sum() -> None:
+    terms = {"loss": torch.tensor(math.nan), "kl_loss": torch.tensor(1.0), "flow_loss": torch.tensor(math.nan)}
+    with pytest.raises(NumericsError, match="'flow_loss'"):
+        require_finite(terms)
