@@ -12,6 +12,7 @@ import torch
 from stochflow.errors import ConfigError, DataError
 from stochflow.forecasting.calibration import stretched
 from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.direct import direct_values, pooled
 from stochflow.forecasting.frame import Columns, Encoder, Panel, check_horizon
 from stochflow.forecasting.paths import sample_paths, starts
 from stochflow.forecasting.series import Array, Series
@@ -125,7 +126,7 @@ class StochflowForecaster:
         return self
 
     def update(self, df: pd.DataFrame) -> "StochflowForecaster":
-        """Take over newer data: anchors and calibration are fitted anew, the network stays as it was learned."""
+        """Take over newer data: anchors, calibration and direct networks are new, the flow network stays."""
         state = self._fitted()
         panel = state.encoder.panel(df)
         if not panel.series:
@@ -247,8 +248,9 @@ class StochflowForecaster:
         return self._calibrated(trained, panel, encoder, horizon)
 
     def _calibrated(self, trained: Trained, panel: list[Series], encoder: Encoder, horizon: int) -> Trained:
-        """The same network with the spread that the latest held-out origins ask for."""
-        return replace(trained, stretch=stretches(trained, panel, encoder.rhythm, horizon, self.config))
+        """The same network with the spread that the latest held-out origins ask for, and what direct networks say."""
+        stretch = stretches(trained, panel, encoder.rhythm, horizon, self.config)
+        return replace(trained, stretch=stretch, direct=direct_values(panel, encoder.rhythm, horizon, self.config))
 
     def _known_before(self, df: pd.DataFrame, num_held: int) -> tuple[Encoder, Panel]:
         """What the table without its last `num_held` rows teaches, and the whole series that are long without them."""
@@ -287,7 +289,9 @@ class StochflowForecaster:
                 parts.append(part.numpy())
                 left -= size
             factor = state.trained.stretch.get(series.uid, 1.0)
-            drawn.append(stretched(np.concatenate(parts), factor, anchors.floor))
+            paths = stretched(np.concatenate(parts), factor, anchors.floor)
+            direct = state.trained.direct.get(series.uid)
+            drawn.append(paths if direct is None else pooled(paths, direct, self.config.direct_share))
         return drawn
 
 

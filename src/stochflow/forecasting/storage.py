@@ -22,7 +22,7 @@ from stochflow.forecasting.frame import Encoder, Panel, check_horizon
 from stochflow.forecasting.series import Series
 from stochflow.forecasting.training import Trained, new_network
 
-FORMAT = 2
+FORMAT = 3
 TENSORS, MANIFEST = "forecaster.safetensors", "forecaster.json"
 # what a forecaster is built with beside its config
 SETTINGS = ("freq", "horizon", "season_length")
@@ -44,6 +44,8 @@ def write_forecaster(
             times = panel.times[series.uid]
             whole = times.astype("int64") if isinstance(times, pd.DatetimeIndex) else times
             tensors[f"series.{number}.times"] = torch.as_tensor(whole.to_numpy(copy=True))
+            if series.uid in trained.direct:
+                tensors[f"direct.{number}"] = torch.as_tensor(trained.direct[series.uid])
         if trained.network is not None:
             tensors |= {f"network.{name}": tensor for name, tensor in trained.network.state_dict().items()}
         data = tensors_to_bytes({name: tensor.contiguous().clone() for name, tensor in tensors.items()})
@@ -102,6 +104,8 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Encod
             stored = tensors[f"series.{number}.times"].numpy()
             times[uid] = pd.Index(stored).astype(dtype)
         trained = _network(manifest["network"], tensors, config, encoder)
+        direct = {series.uid: tensors.get(f"direct.{number}") for number, series in enumerate(panel)}
+        trained.direct.update({uid: values.numpy() for uid, values in direct.items() if values is not None})
         settings = {name: manifest["settings"][name] for name in SETTINGS}
         check_horizon(settings["horizon"])
         return settings, config, encoder, Panel(panel, times, manifest["problems"]), trained

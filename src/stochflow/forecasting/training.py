@@ -193,7 +193,8 @@ class Trained:
 
     `trust` is the probability, as far as the held-out origins tell, that the network is better than the bare anchor,
     discounted when there were few of them: `evidence` counts the horizons that they span. `stretch` holds, by id of
-    every series that was judged, the factor by which its paths are stretched around their median.
+    every series that was judged, the factor by which its paths are stretched around their median, and `direct` the
+    values that direct networks expect after its end, [values, horizon].
     """
 
     network: ForecastNetwork | None
@@ -204,6 +205,7 @@ class Trained:
     steps: int = 0
     history: list[tuple[int, float]] = field(default_factory=list)
     stretch: dict[str, float] = field(default_factory=dict)
+    direct: dict[str, Array] = field(default_factory=dict)
 
     @property
     def trust(self) -> float:
