@@ -32,6 +32,7 @@ VERSIONS = "versions.json"
 LOCK = ".lock"
 SEQUENCE = "sequence"
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
+_SEAL = "# sha256 of what follows: "
 # a process that was killed a moment ago may still be on its way out
 _PATIENCE = 5.0
 
@@ -131,10 +132,22 @@ class RunDirectory:
         """The settings of the run; a table's copy under its path from here, wherever the run was moved to."""
         return _with_table_at(resolve([read_yaml(self.path / CONFIG)]), str(self.path / TABLE))
 
+    def check_config(self) -> None:
+        """Refuse to go on with settings that were damaged, or changed by hand without saying so."""
+        try:
+            first, _, text = (self.path / CONFIG).read_bytes().partition(b"\n")
+        except OSError:
+            return  # whoever reads the settings says so
+        if first.startswith(_SEAL.encode()) and first != _sealed(text).partition(b"\n")[0]:
+            raise DataError(
+                f"the {CONFIG} in {self.path} is not as it was written; restore it, or remove its first line, which "
+                "vouches for the others, to go on with it as it is"
+            )
+
     def rewrite_config(self, config: Config) -> None:
         """Record a config that changed on resume."""
         with self._writing():
-            write_atomically(self.path / CONFIG, dump_yaml(_with_table_at(config, TABLE)))
+            write_atomically(self.path / CONFIG, _sealed(dump_yaml(_with_table_at(config, TABLE)).encode()))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         with self._writing(), self._metrics.open("a", encoding="utf-8") as file:
@@ -294,13 +307,18 @@ def _format_of(path: Path) -> str | None:
 
 def _furnish(fresh: Path, path: Path, config: Config, table: str | None) -> None:
     """What a run directory begins with; what the run that it replaces has paid for belongs to it."""
-    write_atomically(fresh / CONFIG, dump_yaml(config))
+    write_atomically(fresh / CONFIG, _sealed(dump_yaml(config).encode()))
     if table is not None:
         write_atomically(fresh / TABLE, table)
     write_atomically(fresh / VERSIONS, json.dumps(versions(), indent=2) + "\n")
     for paid in path.glob(PAID):
         shutil.copy2(paid, fresh)
         sync_file(fresh / paid.name)
+
+
+def _sealed(text: bytes) -> bytes:
+    """Settings below a line that vouches for them; to YAML it is a comment."""
+    return f"{_SEAL}{hashlib.sha256(text).hexdigest()}\n".encode() + text
 
 
 def _locked(path: Path) -> BaseFileLock:

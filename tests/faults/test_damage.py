@@ -81,6 +81,25 @@ def test_a_damaged_table_or_cache_is_refused_and_a_restored_one_goes_on(name: st
 
 
 @pytest.mark.parametrize("how", DAMAGES)
+def test_damaged_settings_are_not_gone_on_with(how: str, machine: Machine) -> None:
+    undisturbed, half = prepared(machine, "chain")
+    rng, refused = random.Random(how), 0
+    for attempt in range(NUM):
+        run = Path(shutil.copytree(half, machine.folder / f"run-{attempt}"))
+        whole = (run / "config.yaml").read_bytes()
+        DAMAGES[how](run / "config.yaml", rng)
+        life = machine("train", "--resume", "--out", run)
+        if life.code != 0:
+            life.refused()
+            refused += 1
+            (run / "config.yaml").write_bytes(whole)
+            life = machine("train", "--resume", "--out", run)
+        assert life.code == 0, life.text
+        assert_same_run(run, undisturbed)  # also where nothing but the line that vouches was hit
+    assert refused >= NUM - 1
+
+
+@pytest.mark.parametrize("how", DAMAGES)
 def test_damaged_records_are_said_and_what_was_learned_is_not_affected(how: str, machine: Machine) -> None:
     undisturbed, half = prepared(machine, "replay")
     rng = random.Random(how)
