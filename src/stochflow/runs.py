@@ -160,10 +160,10 @@ class RunDirectory:
     def rewind_metrics(self, step: int) -> None:
         """Drop records after a step: they will be made again."""
         kept = [record for record in self._records() if record["step"] <= step]
-        if len(kept) < step:
+        if [record["step"] for record in kept] != list(range(1, step + 1)):
             warnings.warn(
-                f"{self._metrics} is damaged: of its first {step} steps {len(kept)} can be read; the others stay away, "
-                "and what was learned is not affected",
+                f"{self._metrics} is damaged: it does not hold each of its first {step} steps once; they stay as they "
+                "are, and what was learned is not affected",
                 stacklevel=2,
             )
         with self._writing():
