@@ -204,7 +204,11 @@ def test_an_incomplete_run_is_refused_and_left_alone(damage: str, copy: Path) ->
 
 def test_a_checkpoint_of_another_config_is_refused(copy: Path) -> None:
     config = copy / "config.yaml"
-    config.write_text(config.read_text(encoding="utf-8").replace("width: 16", "width: 8"), encoding="utf-8")
+    changed = config.read_text(encoding="utf-8").replace("width: 16", "width: 8")
+    config.write_text(changed, encoding="utf-8")
+    with pytest.raises(StochflowError, match=r"config\.yaml in .* is not as it was written; restore it, or remove"):
+        stochflow.train(out=copy, resume=True)
+    config.write_text(changed.split("\n", maxsplit=1)[1], encoding="utf-8")  # without the line that vouches for it
     with pytest.raises(StochflowError, match=r"does not fit its config\.yaml; restore the config or train again"):
         stochflow.train(out=copy, resume=True)
 

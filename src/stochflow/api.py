@@ -625,6 +625,7 @@ def _reopen(
     if _leads(team):
         directory.hold()
         held.callback(directory.release)
+    directory.check_config()
     stored = directory.config()
     wanted, _ = with_table_pinned(resolve([stored.model_dump(mode="json"), *layers]))
     for name in Config.model_fields:

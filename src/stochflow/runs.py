@@ -34,6 +34,7 @@ LOCK = ".lock"
 SEQUENCE = "sequence"
 _MOST_METRICS = 512 * 2**20
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
+_SEAL = "# sha256 of what follows: "
 # a process that was killed a moment ago may still be on its way out
 _PATIENCE = 5.0
 
@@ -147,10 +148,22 @@ class RunDirectory:
             )
         return _with_files_in(config, self.path)
 
+    def check_config(self) -> None:
+        """Refuse to go on with settings that were damaged, or changed by hand without saying so."""
+        try:
+            first, _, text = (self.path / CONFIG).read_bytes().partition(b"\n")
+        except OSError:
+            return  # whoever reads the settings says so
+        if first.startswith(_SEAL.encode()) and first != _sealed(text).partition(b"\n")[0]:
+            raise DataError(
+                f"the {CONFIG} in {self.path} is not as it was written; restore it, or remove its first line, which "
+                "vouches for the others, to go on with it as it is"
+            )
+
     def rewrite_config(self, config: Config) -> None:
         """Record a config that changed on resume."""
         with self._writing():
-            write_atomically(self.path / CONFIG, dump_yaml(_with_files_in(config, Path())))
+            write_atomically(self.path / CONFIG, _sealed(dump_yaml(_with_files_in(config, Path())).encode()))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         with self._writing(), self._metrics.open("a", encoding="utf-8") as file:
@@ -163,10 +176,10 @@ class RunDirectory:
     def rewind_metrics(self, step: int) -> None:
         """Drop records after a step: they will be made again."""
         kept = [record for record in self._records() if record["step"] <= step]
-        if len(kept) < step:
+        if [record["step"] for record in kept] != list(range(1, step + 1)):
             warnings.warn(
-                f"{self._metrics} is damaged: of its first {step} steps {len(kept)} can be read; the others stay away, "
-                "and what was learned is not affected",
+                f"{self._metrics} is damaged: it does not hold each of its first {step} steps once; they stay as they "
+                "are, and what was learned is not affected",
                 stacklevel=2,
             )
         with self._writing():
@@ -332,7 +345,7 @@ def _format_of(path: Path) -> str | None:
 
 def _furnish(fresh: Path, path: Path, config: Config, table: str | None, reference: str | None) -> None:
     """What a run directory begins with; what the run that it replaces has paid for belongs to it."""
-    write_atomically(fresh / CONFIG, dump_yaml(config))
+    write_atomically(fresh / CONFIG, _sealed(dump_yaml(config).encode()))
     if table is not None:
         write_atomically(fresh / TABLE, table)
     if reference is not None:
@@ -341,6 +354,11 @@ def _furnish(fresh: Path, path: Path, config: Config, table: str | None, referen
     for paid in path.glob(PAID):
         shutil.copy2(paid, fresh)
         sync_file(fresh / paid.name)
+
+
+def _sealed(text: bytes) -> bytes:
+    """Settings below a line that vouches for them; to YAML it is a comment."""
+    return f"{_SEAL}{hashlib.sha256(text).hexdigest()}\n".encode() + text
 
 
 def _locked(path: Path) -> BaseFileLock:

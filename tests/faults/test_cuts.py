@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from stochflow.forecasting.storage import MANIFEST, TENSORS, read_forecaster
 from tests.faults.harness import Machine, assert_same_run, snapshot
 from tests.faults.test_kills import ORACLE, TINY
 
@@ -68,3 +69,28 @@ def test_a_replacement_that_is_cut_off_loses_neither_the_old_run_nor_the_new_one
     assert kept == sorted(kept, reverse=True)  # first the old run, from some moment on the new one, and never none
     assert kept.count(True) > 10
     assert kept.count(False) > 2
+
+
+def test_a_forecaster_that_takes_the_place_of_another_is_the_one_or_the_other(machine: Machine) -> None:
+    place = machine.folder / "place"
+    for number in (0, 1):
+        rows = "".join(f"a,2020-01-{day:02d},{day % 7 + number * day}\n" for day in range(1, 31))
+        (machine.folder / f"series{number}.csv").write_text(f"unique_id,ds,y\n{rows}")
+    options = ["--horizon", 2, "--network", "none", "--overwrite", "--out", "f.csv", "--save"]
+    for number in (0, 1):
+        assert machine("forecast", f"series{number}.csv", *options, machine.folder / f"model{number}").code == 0
+    manifests = [(machine.folder / f"model{number}" / MANIFEST).read_bytes() for number in (0, 1)]
+    found = []
+    for number in range(1, 100):
+        machine.shell("rm", "-rf", place)
+        machine.shell("cp", "-a", machine.folder / "model0", place)
+        command = ["forecast", "series1.csv", *options, place]
+        life = machine(*command, folder=place, cut_at=number, power=number, kind="forecaster")
+        found.append(manifests.index((place / MANIFEST).read_bytes()))
+        read_forecaster(place)
+        if not life.killed:
+            break
+        assert machine(*command).code == 0
+        assert sorted(path.name for path in place.iterdir()) == sorted([MANIFEST, TENSORS])
+    assert found == sorted(found)
+    assert {0, 1} == set(found)

@@ -1,5 +1,6 @@
 """Killed again and again at random moments, and yet the same run. The counts are printed at the end of all tests."""
 
+import contextlib
 import os
 import random
 import sqlite3
@@ -52,7 +53,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(na
     (machine.folder / "table.csv").write_text(TABLE)
     undisturbed = machine(*command, "--out", "undisturbed")
     assert undisturbed.code == 0, undisturbed.text
-    goal = 30 * _FACTOR
+    goal = 25 * _FACTOR
     while machine.kills["training"] < goal:
         out = machine.folder / f"run-{machine.kills['training']}"
 
@@ -76,12 +77,13 @@ def test_what_was_paid_for_is_never_paid_for_again(machine: Machine) -> None:
     while life is None or life.killed:
         paid = known(out / "oracle.sqlite")
         before = calls.read_text().splitlines() if calls.exists() else []
-        assert len(set(before) - paid) <= 4 * (machine.kills["oracle"] + 1)  # in flight: one batch each
         again = ["train", "--resume", "--out", out] if out.exists() else [*command, "--out", out]
-        after = rng.uniform(0.1, 0.6) if machine.kills["oracle"] < 20 * _FACTOR else None
+        after = rng.uniform(0.1, 0.6) if machine.kills["oracle"] < 15 * _FACTOR else None
         life = machine(*again, kill_after=after, kind="oracle")
         asked = calls.read_text().splitlines()[len(before) :] if calls.exists() else []
         assert not paid & set(asked)  # an answer that was known was not asked for
+        lost = set(asked) - known(out / "oracle.sqlite")
+        assert len(lost) <= (4 if life.killed else 0)  # at most the one batch that was in flight
     assert life.code == 0, life.text
     assert_same_run(out, machine.folder / "undisturbed")
     everything = calls.read_text().splitlines()
@@ -93,18 +95,18 @@ def known(cache: Path) -> set[str]:
     """Designs whose scores are in a cache."""
     if not cache.exists():
         return set()
-    with sqlite3.connect(cache) as connection:
+    with contextlib.closing(sqlite3.connect(cache)) as connection:
         tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
         return {row[0] for row in connection.execute("SELECT design FROM scores")} if tables else set()
 
 
 def test_a_comparison_that_is_killed_again_and_again_ends_in_the_same_table(machine: Machine) -> None:
     rng = random.Random(1)
-    command = ["compare", "--tasks", "bits:8,4", "--methods", "sgfn-db,mcmc", "--seeds", 2, "--trajectories", 192]
+    command = ["compare", "--tasks", "bits:8,4", "--methods", "sgfn-db,mcmc", "--seeds", 1, "--trajectories", 192]
     command += ["--jobs", 2, *TINY]
     undisturbed = machine(*command, "--out", "undisturbed")
     assert undisturbed.code == 0, undisturbed.text
-    goal = 30 * _FACTOR
+    goal = 20 * _FACTOR
     while machine.kills["compare"] < goal:
         out = machine.folder / f"sweep-{machine.kills['compare']}"
         chain = min(goal, machine.kills["compare"] + 10)
@@ -148,7 +150,7 @@ def test_forecasts_and_forecasters_are_whole_or_absent(machine: Machine) -> None
     out, saved = machine.folder / "f.csv", machine.folder / "model"
     tables = {(folder / "f.csv").read_bytes() for folder in folders.values()}
     assert len(tables) == 2
-    while machine.kills["forecast"] < 30 * _FACTOR:
+    while machine.kills["forecast"] < 25 * _FACTOR:
         seed = rng.randint(0, 1)  # over what an earlier one has left
         after = rng.uniform(0.0, 1.1 * life.seconds)
         machine(*options, seed, "--out", out, "--save", saved, kill_after=after, kind="forecast")
