@@ -302,16 +302,16 @@ def checkpoint(shop: Workshop, random: Random) -> Call:
 def run_directory(shop: Workshop, random: Random) -> Call:
     """A run directory of a stranger: forged settings, links, odd lines, forged results."""
     run = shop.copy(pick(random, ["balance", "planned", "graph", "table", "oracle"]))
-    for _ in range(int(random.integers(1, 3))):
-        _forge(run, random)
+    for victim in _victims(random):
+        _forge(run, victim, random)
     return _looks(run, random)
 
 
 def report(shop: Workshop, random: Random) -> Call:
     """The same, as a page: whatever stands in the run must stay text."""
     run = shop.copy(pick(random, ["balance", "planned", "graph", "table", "oracle"]))
-    for _ in range(int(random.integers(1, 4))):
-        _forge(run, random)
+    for victim in _victims(random):
+        _forge(run, victim, random)
     call = command("report", str(run), "--out", str(shop.path / "page.html"))
 
     def checked() -> str:
@@ -325,10 +325,14 @@ def report(shop: Workshop, random: Random) -> Call:
 _BAIT = '"><img src=x onerror=alert(1)><script id=bait>alert(1)</script></script>'
 
 
-def _forge(run: Path, random: Random) -> None:
-    victim = pick(
-        random, ["config", "config", "config", "metrics", "summary", "versions", "samples", "link", "table", "odd"]
-    )
+def _victims(random: Random) -> list[str]:
+    """What of a run is forged: mostly its settings, and none of it twice."""
+    names = ["config", "metrics", "summary", "versions", "samples", "table", "link", "odd"]
+    likely = [0.3, *[0.1] * (len(names) - 1)]
+    return [str(name) for name in random.choice(names, int(random.integers(1, 4)), replace=False, p=likely)]
+
+
+def _forge(run: Path, victim: str, random: Random) -> None:
     path = run / "config.yaml"
     tree = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() and not path.is_symlink() else {}
     if victim == "config" and isinstance(tree, dict):

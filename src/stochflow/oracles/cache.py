@@ -1,5 +1,6 @@
 """What was paid for, on disk: one row per design, written the moment its score is known."""
 
+import math
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,7 +76,10 @@ class ScoreCache:
     def _chunk(self, designs: Sequence[str]) -> list[tuple[str, float, str]]:
         marks = ",".join("?" * len(designs))
         query = f"SELECT design, score, payer FROM scores WHERE oracle = ? AND design IN ({marks})"
-        return self._run(lambda connection: connection.execute(query, (self._oracle, *designs)).fetchall())
+        rows = self._run(lambda connection: connection.execute(query, (self._oracle, *designs)).fetchall())
+        if not all(isinstance(score, float) and 0.0 <= score < math.inf for _, score, _ in rows):
+            raise DataError(f"the oracle cache {self.path} holds a score that is no number; give another file")
+        return rows
 
     def _run(self, action: Callable[[sqlite3.Connection], Result]) -> Result:
         try:
@@ -96,6 +100,8 @@ class ScoreCache:
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             if owner != _APPLICATION_ID and tables:
                 raise sqlite3.DatabaseError("it is a database of another program")
+            if owner == _APPLICATION_ID:
+                _check_schema(connection)
             if owner != _APPLICATION_ID:
                 connection.execute("PRAGMA journal_mode = WAL")
                 with connection:
@@ -107,3 +113,10 @@ class ScoreCache:
             connection.close()
             raise
         return connection
+
+
+def _check_schema(connection: sqlite3.Connection) -> None:
+    """Refuse views, triggers and other tables, which a stranger's file may let SQLite work on for ever."""
+    found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    if [" ".join(str(sql).split()) for (sql,) in found] != [" ".join(_SCHEMA.replace("IF NOT EXISTS ", "").split())]:
+        raise sqlite3.DatabaseError("it holds something else than scores")
