@@ -329,7 +329,8 @@ def _victims(random: Random) -> list[str]:
     """What of a run is forged: mostly its settings, and none of it twice."""
     names = ["config", "metrics", "summary", "versions", "samples", "table", "link", "odd"]
     likely = [0.3, *[0.1] * (len(names) - 1)]
-    return [str(name) for name in random.choice(names, int(random.integers(1, 4)), replace=False, p=likely)]
+    chosen = random.choice(names, int(random.integers(1, 4)), replace=False, p=likely)
+    return sorted(map(str, chosen), key=names.index)  # links and pipes last: nothing is to be written through them
 
 
 def _forge(run: Path, victim: str, random: Random) -> None:

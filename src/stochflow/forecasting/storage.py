@@ -90,11 +90,21 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Encod
             panel.append(Series(uid=uid, **arrays))
             stored = tensors[f"series.{number}.times"].numpy()
             times[uid] = pd.Index(stored).astype(dtype)
+            encoder.timeline.phases(times[uid])  # which fails now rather than in a forecast
         trained = _network(manifest["network"], tensors, config, encoder)
         settings = {name: manifest["settings"][name] for name in SETTINGS}
         check_horizon(settings["horizon"])
         return settings, config, encoder, Panel(panel, times, manifest["problems"]), trained
-    except (ConfigError, KeyError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError):
+    except (
+        ConfigError,
+        LookupError,
+        TypeError,
+        ValueError,
+        RuntimeError,
+        AttributeError,
+        ArithmeticError,
+        SafetensorError,
+    ):
         raise DataError(damaged) from None
 
 
