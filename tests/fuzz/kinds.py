@@ -334,17 +334,17 @@ def _victims(random: Random) -> list[str]:
 
 
 def _forge(run: Path, victim: str, random: Random) -> None:
-    path = run / "config.yaml"
+    path, secret = run / "config.yaml", str(run.parent / OUTSIDE / "secret.csv")
     tree = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() and not path.is_symlink() else {}
     if victim == "config" and isinstance(tree, dict):
         forged: dict[str, Any] = pick(
             random,
             [
-                {"table": {"file": f"../{OUTSIDE}/secret.csv"}, "task": "table"},
-                {"evaluation": {"reference": f"../{OUTSIDE}/secret.csv"}},
-                {"channel": {"kind": "confusion", "file": f"../{OUTSIDE}/secret.csv"}},
+                {"table": {"file": secret}, "task": "table"},
+                {"evaluation": {"reference": secret}},
+                {"channel": {"kind": "confusion", "file": secret}},
                 {"task": f"oracle:{EVIL}:score", "oracle": {"length": 8, "alphabet": "01"}},
-                {"task": f"oracle:{EVIL}:score", "oracle": {"length": 8, "alphabet": "01", "cache": f"{OUTSIDE}/x"}},
+                {"task": f"oracle:{EVIL}:score", "oracle": {"length": 8, "alphabet": "01", "cache": secret}},
                 {"task": _BAIT},
                 {"method": _BAIT},
                 {"table": {"name": _BAIT}},
