@@ -9,12 +9,17 @@ from torch import Tensor
 
 from stochflow.tasks.base import Reward
 from stochflow.tasks.tfbind8 import TFBind8
+from tests.fuzz import counts
 
 # small tensors: a second thread costs more than it brings, and the suite may run on two processes
 torch.set_num_threads(1)
 # the same examples on every machine and every day: a red test stays red until the code is mended
 settings.register_profile("stochflow", derandomize=True, deadline=None, database=None, max_examples=30)
 settings.load_profile("stochflow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(counts)
 
 
 @pytest.fixture

@@ -33,8 +33,10 @@ class _Loader(_Base):  # type: ignore[misc]  # whichever of the two there is
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen = set()
         for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, Hashable) or key_node.tag == "tag:yaml.org,2002:merge":
+            if key_node.tag == "tag:yaml.org,2002:merge":  # it may be there again, and what it brings be overridden
+                continue
+            key = key_node.value if key_node.value == "=" else self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):  # which is refused below
                 continue
             if key in seen:
                 raise ValueError(f"the key '{key}' stands twice, again in line {key_node.start_mark.line + 1}")

@@ -32,6 +32,10 @@ PAID = "oracle.sqlite*"
 VERSIONS = "versions.json"
 LOCK = ".lock"
 SEQUENCE = "sequence"
+_FILES = (
+    *(CONFIG, TABLE, REFERENCE, PROFILE, "metrics.jsonl", "summary.json", "samples.csv", "samples.fasta"),
+    *("versions.json", "oracle.sqlite", "oracle.id", "worker.json"),
+)
 _MOST_METRICS = 512 * 2**20
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
 _SEAL = "# sha256 of what follows: "
@@ -261,6 +265,9 @@ def _with_files_in(config: Config, folder: Path) -> Config:
 def _check_inside(path: Path) -> None:
     """Refuse links that lead out of a run directory, to be read or written, and what is neither file nor folder."""
     root = os.path.realpath(path)
+    folder = next((name for name in _FILES if os.path.isdir(path / name)), None)
+    if folder is not None:
+        raise DataError(f"{path / folder} is a folder, where a file belongs; remove it")
     for found in [*path.iterdir(), *(path / "checkpoint").glob("*")]:
         if found.is_symlink() and not Path(os.path.realpath(found)).is_relative_to(root):
             raise DataError(f"{found} is a link that leads out of the run directory; put the file itself there")

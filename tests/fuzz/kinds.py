@@ -302,16 +302,16 @@ def checkpoint(shop: Workshop, random: Random) -> Call:
 def run_directory(shop: Workshop, random: Random) -> Call:
     """A run directory of a stranger: forged settings, links, odd lines, forged results."""
     run = shop.copy(pick(random, ["balance", "planned", "graph", "table", "oracle"]))
-    for _ in range(int(random.integers(1, 3))):
-        _forge(run, random)
+    for victim in _victims(random):
+        _forge(run, victim, random)
     return _looks(run, random)
 
 
 def report(shop: Workshop, random: Random) -> Call:
     """The same, as a page: whatever stands in the run must stay text."""
     run = shop.copy(pick(random, ["balance", "planned", "graph", "table", "oracle"]))
-    for _ in range(int(random.integers(1, 4))):
-        _forge(run, random)
+    for victim in _victims(random):
+        _forge(run, victim, random)
     call = command("report", str(run), "--out", str(shop.path / "page.html"))
 
     def checked() -> str:
@@ -325,21 +325,26 @@ def report(shop: Workshop, random: Random) -> Call:
 _BAIT = '"><img src=x onerror=alert(1)><script id=bait>alert(1)</script></script>'
 
 
-def _forge(run: Path, random: Random) -> None:
-    victim = pick(
-        random, ["config", "config", "config", "metrics", "summary", "versions", "samples", "link", "table", "odd"]
-    )
-    path = run / "config.yaml"
+def _victims(random: Random) -> list[str]:
+    """What of a run is forged: mostly its settings, and none of it twice."""
+    names = ["config", "metrics", "summary", "versions", "samples", "table", "link", "odd"]
+    likely = [0.3, *[0.1] * (len(names) - 1)]
+    chosen = random.choice(names, int(random.integers(1, 4)), replace=False, p=likely)
+    return sorted(map(str, chosen), key=names.index)  # links and pipes last: nothing is to be written through them
+
+
+def _forge(run: Path, victim: str, random: Random) -> None:
+    path, secret = run / "config.yaml", str(run.parent / OUTSIDE / "secret.csv")
     tree = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() and not path.is_symlink() else {}
     if victim == "config" and isinstance(tree, dict):
         forged: dict[str, Any] = pick(
             random,
             [
-                {"table": {"file": f"../{OUTSIDE}/secret.csv"}, "task": "table"},
-                {"evaluation": {"reference": f"../{OUTSIDE}/secret.csv"}},
-                {"channel": {"kind": "confusion", "file": f"../{OUTSIDE}/secret.csv"}},
+                {"table": {"file": secret}, "task": "table"},
+                {"evaluation": {"reference": secret}},
+                {"channel": {"kind": "confusion", "file": secret}},
                 {"task": f"oracle:{EVIL}:score", "oracle": {"length": 8, "alphabet": "01"}},
-                {"task": f"oracle:{EVIL}:score", "oracle": {"length": 8, "alphabet": "01", "cache": f"{OUTSIDE}/x"}},
+                {"task": f"oracle:{EVIL}:score", "oracle": {"length": 8, "alphabet": "01", "cache": secret}},
                 {"task": _BAIT},
                 {"method": _BAIT},
                 {"table": {"name": _BAIT}},

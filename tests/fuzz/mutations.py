@@ -54,7 +54,14 @@ MERGE_BOMB = "a: &a {x: 1, y: 2}\n" + "".join(
     f"{new}: &{new} {{<<: [{','.join(['*' + old] * 9)}]}}\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
 )
 LINES = [
-    *(BOMB, MERGE_BOMB, "x: &x [*x]\n", "task: !!python/object/apply:os.system ['touch PWNED']\n"),
+    *(
+        BOMB,
+        MERGE_BOMB,
+        MERGE_BOMB,
+        MERGE_BOMB,
+        "x: &x [*x]\n",
+        "task: !!python/object/apply:os.system ['touch PWNED']\n",
+    ),
     *("!!python/name:os.system : 1\n", "seed: !!python/object/new:type {}\n", "? [a]\n: b\n", "? {a: b}\n: c\n"),
     *(
         "seed: 1\nseed: 2\n",

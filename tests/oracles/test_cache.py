@@ -70,3 +70,26 @@ def test_a_file_that_is_no_cache_is_refused_and_left_alone(kind: str, tmp_path: 
     with pytest.raises(DataError, match=r"cannot be used .*give another file with --oracle-cache"):
         ScoreCache(path, "f", "me").check()
     assert (path.read_bytes() if path.is_file() else None) == before
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "UPDATE scores SET score = 'text'",
+        "UPDATE scores SET score = 9e999",
+        "UPDATE scores SET score = -1",
+        "CREATE TRIGGER t AFTER INSERT ON scores BEGIN DELETE FROM scores; END",
+        "DROP TABLE scores; CREATE VIEW scores AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+        "SELECT 'f' AS oracle, 'x' AS design, i AS score, 'p' AS payer FROM n",
+    ],
+)
+def test_a_forged_file_is_refused(tmp_path: Path, forged: str) -> None:
+    path = tmp_path / "scores.sqlite"
+    cache = ScoreCache(path, "f", "me")
+    cache.put({"AC": 0.5})
+    cache.close()
+    connection = sqlite3.connect(path)
+    connection.executescript(forged)
+    connection.close()
+    with pytest.raises(DataError, match=r"holds (something else than scores|a score that is no number)"):
+        ScoreCache(path, "f", "me").get(["AC"])

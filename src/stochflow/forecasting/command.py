@@ -11,7 +11,7 @@ from stochflow.files import write_atomically
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.datasets import SERIES, load_series
 from stochflow.forecasting.forecaster import MODEL, StochflowForecaster, interval_levels
-from stochflow.forecasting.frame import Columns, read_frame
+from stochflow.forecasting.frame import Columns, check_horizon, read_frame
 from stochflow.forecasting.page import fan_page
 from stochflow.forecasting.training import Report, silent
 from stochflow.memory import require
@@ -50,6 +50,7 @@ def forecast_file(request: Request, report: Report = silent) -> tuple[pd.DataFra
     frame, freq = _table(request)
     future = read_frame(request.future_data, request.columns, with_target=False) if request.future_data else None
     config = ForecastConfig.checked(request.settings)
+    check_horizon(request.horizon)
     require({"num_paths × --horizon": 16.0 * config.num_paths * max(request.horizon, 1)})
     forecaster = StochflowForecaster(
         freq, request.horizon, request.season_length, request.columns, **config.model_dump()

@@ -159,8 +159,9 @@ class Encoder:
                 {name: tuple(names) for name, names in stored["features"]["categories"].items()},
             )
             timeline = Timeline(**stored["timeline"])
+            timeline.check()
             return cls(Columns(**stored["columns"]), timeline, stored["season_length"], features)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DataError(f"the stored encoder is incomplete ({error}); fit the forecaster again") from None
 
     @property

@@ -103,13 +103,23 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Encod
             panel.append(Series(uid=uid, **arrays))
             stored = tensors[f"series.{number}.times"].numpy()
             times[uid] = pd.Index(stored).astype(dtype)
+            encoder.timeline.phases(times[uid])  # which fails now rather than in a forecast
         trained = _network(manifest["network"], tensors, config, encoder)
         direct = {series.uid: tensors.get(f"direct.{number}") for number, series in enumerate(panel)}
         trained.direct.update({uid: values.numpy() for uid, values in direct.items() if values is not None})
         settings = {name: manifest["settings"][name] for name in SETTINGS}
         check_horizon(settings["horizon"])
         return settings, config, encoder, Panel(panel, times, manifest["problems"]), trained
-    except (ConfigError, KeyError, TypeError, ValueError, RuntimeError, AttributeError, SafetensorError):
+    except (
+        ConfigError,
+        LookupError,
+        TypeError,
+        ValueError,
+        RuntimeError,
+        AttributeError,
+        ArithmeticError,
+        SafetensorError,
+    ):
         raise DataError(damaged) from None
 
 

@@ -29,7 +29,7 @@ Column: TypeAlias = "pd.Series[Any]"
 ONLY_SERIES = "series"
 # what pandas, pyarrow and the unpackers raise for a damaged file
 _DAMAGED = (
-    *(OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, MemoryError),
+    *(OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, MemoryError, OverflowError),
     *(lzma.LZMAError, zlib.error, zipfile.BadZipFile, tarfile.TarError),
 )
 MAX_HORIZON = 100_000

@@ -1,5 +1,6 @@
 """Time in steps: the grid of a frequency, or elapsed time in usual gaps where there is none."""
 
+import math
 import warnings
 from collections import Counter
 from dataclasses import dataclass
@@ -42,6 +43,18 @@ class Timeline:
     freq: str | None
     step: float
     origin: str | float
+
+    def check(self) -> None:
+        """Raise a ValueError or TypeError unless every part is what it should be: a timeline may come from a file."""
+        kinds = ((self.dates, bool), (self.regular, bool), (self.freq, str | None), (self.step, int | float))
+        if not all(isinstance(part, kind) for part, kind in kinds) or not 0.0 < self.step < math.inf:
+            raise ValueError("a timeline of other parts")
+        if not self.dates:
+            float(self.origin)
+        elif pd.isna(pd.Timestamp(self.origin)):
+            raise ValueError("a timeline without an origin")
+        elif self.freq is not None:
+            pd.tseries.frequencies.to_offset(self.freq)
 
     def grid(self, uid: str, times: pd.Index) -> pd.Index:
         """Every step from the first time to the last, [n]; irregular times as they are. Times must be in order."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from stochflow.errors import DataError
+from stochflow.tasks.base import MAX_SCORE
 
 _APPLICATION_ID = 0x53464F43  # tells our files from other databases
 _FORMAT = 1
@@ -82,7 +83,10 @@ class ScoreCache:
     def _chunk(self, designs: Sequence[str]) -> list[tuple[str, float, str]]:
         marks = ",".join("?" * len(designs))
         query = f"SELECT design, score, payer FROM scores WHERE oracle = ? AND design IN ({marks})"
-        return self._run(lambda connection: connection.execute(query, (self._oracle, *designs)).fetchall())
+        rows = self._run(lambda connection: connection.execute(query, (self._oracle, *designs)).fetchall())
+        if not all(isinstance(score, float) and 0.0 <= score <= MAX_SCORE for _, score, _ in rows):
+            raise DataError(f"the oracle cache {self.path} holds a score that is no number; give another file")
+        return rows
 
     def _run(self, action: Callable[[sqlite3.Connection], Result]) -> Result:
         try:
@@ -123,6 +127,7 @@ class ScoreCache:
         (found,) = connection.execute("PRAGMA user_version").fetchone()
         if found not in (0, _FORMAT):
             raise sqlite3.DatabaseError(f"it has format {found}, and this version of stochflow reads {_FORMAT}")
+        _check_schema(connection)
         self._sealed = found == _FORMAT  # the first files had neither a mark nor seals
         if self._sealed:
             connection.create_function("seal_of", 4, seal_of, deterministic=True)
@@ -135,3 +140,12 @@ class ScoreCache:
 def seal_of(oracle: str, design: str, score: float, payer: str) -> int:
     """Checksum of a row."""
     return zlib.crc32(f"{oracle}\n{design}\n{float(score).hex()}\n{payer}".encode())
+
+
+def _check_schema(connection: sqlite3.Connection) -> None:
+    """Refuse views, triggers and other tables, which a stranger's file may let SQLite work on for ever."""
+    found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    ours = " ".join(_SCHEMA.replace("IF NOT EXISTS ", "").split())
+    # the first files had no seals
+    if [" ".join(str(sql).split()) for (sql,) in found] not in ([ours], [ours.replace("seal INTEGER, ", "")]):
+        raise sqlite3.DatabaseError("it holds something else than scores")

@@ -93,8 +93,11 @@ def read_source(path: Path) -> Source:
             "give a run directory of `stochflow train`, or a sweep that holds runs/"
         )
     runs, problems = [], []
+    root = os.path.realpath(path)
     for folder in folders:
         try:
+            if not Path(os.path.realpath(folder)).is_relative_to(root):
+                raise DataError(f"it leads out of {path}; put the run itself there")
             runs.append(read_run(folder))
         except StochflowError as error:
             problems.append(f"The run {folder.name} is left out: {error}.")
