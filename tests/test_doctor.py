@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import stochflow
@@ -109,6 +110,17 @@ def test_damaged_files_are_named_and_not_trusted(healthy: Path, tmp_path: Path) 
     (diagnosis,) = stochflow.doctor(run)
     assert "unfinished" in kinds(diagnosis)
     assert len(diagnosis.problems) >= 3
+
+
+def test_designs_that_score_nothing_are_counted(healthy: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(healthy, tmp_path / "run"))
+    rows = pd.read_csv(run / "samples.csv")
+    rows["score"] = 0.0
+    rows.loc[0, "score"] = 1.0
+    rows.to_csv(run / "samples.csv", index=False)
+    (diagnosis,) = stochflow.doctor(run)
+    assert kinds(diagnosis) == ["zero-scores"]
+    assert "9" in diagnosis.findings[0].seen
 
 
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What is wrong with a run, or with the runs of a comparison, from their files alone."""
 
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -95,4 +96,4 @@ def _zero_share(run: RunRecord) -> float | None:
 
 def _with_path(finding: Finding, path: Path) -> Finding:
     """Commands that can be copied."""
-    return Finding(**asdict(finding) | {"remedy": finding.remedy.replace("RUN", str(path))})
+    return Finding(**asdict(finding) | {"remedy": finding.remedy.replace("RUN", shlex.quote(str(path)))})

@@ -53,6 +53,14 @@ def test_the_slippery_lake_is_crossed_almost_as_often_as_can_be() -> None:
     assert 0.8 * best < learned <= best
 
 
+def test_missing_entropy_is_counted_from_the_attainable_optimum() -> None:
+    experiment = build_graph_experiment(resolve_config([SMALL, {"task": "hypergrid:2,4"}]))
+    best, found = experiment.truth.attainable.log_probs, terminal_log_probs(experiment.graph, experiment.log_policy)
+    expected = float(found.exp() @ found - best.exp() @ best)
+    assert abs(expected) > 0.01
+    assert experiment.judge()["entropy_gap"] == pytest.approx(expected, abs=1e-6)
+
+
 def test_a_plan_under_the_true_world_is_the_optimum() -> None:
     settings = {"task": "hypergrid:2,4", "dynamics": {"kind": "known"}}
     experiment = build_graph_experiment(resolve_config([SMALL, settings]))

@@ -75,6 +75,19 @@ def test_a_policy_far_worse_than_untrained_has_diverged(make_records: MakeRecord
     assert kinds(make_records(regret=early)[:20]) == []  # plans of the first batches are too sure of themselves
 
 
+def test_few_steps_are_too_few_to_say(make_records: MakeRecords) -> None:
+    bad = make_records(regret=2.5, entropy_gap=2.0)
+    last = [record | {"step": step} for step, record in zip((20, 40, 60, 80, 100), bad[4::5], strict=False)]
+    assert kinds([bad[0], *last[:4]]) == []
+    assert kinds([bad[0], *last]) == ["diverged", "collapsed"]
+
+
+def test_a_policy_that_comes_back_to_its_start_has_not_stalled(make_records: MakeRecords) -> None:
+    back = [0.2 if step < 70 else 0.6 for step in range(100)]
+    assert kinds(make_records(regret=back)[:75]) == []
+    assert kinds(make_records(regret=back)) == ["stalled"]
+
+
 def test_missing_entropy_is_a_collapse(make_records: MakeRecords) -> None:
     assert kinds(make_records(regret=FALLING, entropy_gap=2.0)) == ["collapsed"]
     assert kinds(make_records(regret=FALLING, entropy_gap=1.0)) == []

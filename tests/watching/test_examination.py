@@ -69,6 +69,7 @@ def test_nothing_is_found_in_a_good_run(make_records: MakeRecords) -> None:
         ({"log_z": 8.5}, {}),
         ({"regret": 0.9}, {"worse": "bad"}),
         ({"regret": 0.3}, {"far": "note"}),
+        ({"regret": 0.1}, {}),
         ({"status": "interrupted"}, {"unfinished": "bad"}),
         ({"scored_fraction": 0.1}, {"oracle": "note"}),
     ],

@@ -11,6 +11,7 @@ from stochflow.config import BudgetConfig, Config
 
 NUM_STRETCHES = 100
 NUM_FIRST = 3
+_STRETCHES_PER_LOOK = 5
 _COUNTABLE = 1e300
 Record = Mapping[str, Any]
 
@@ -63,13 +64,14 @@ class Course:
         self.first_scores: list[float] = []
         self._last_score = 0.0
         self._num_zero = 0
+        self._looks = -1
         self.stretches: dict[int, Stretch] = {}
         self.judged: list[Judgement] = []
 
     def add(self, record: Record, share: float) -> bool:
         """Take a step's record in; True when it is worth looking for alarms again."""
         number = min(int(share * NUM_STRETCHES), NUM_STRETCHES - 1)
-        looked_at = number in self.stretches
+        due, self._looks = number // _STRETCHES_PER_LOOK != self._looks, number // _STRETCHES_PER_LOOK
         stretch = self.stretches.setdefault(number, Stretch())
         self.share = share
         self._count(stretch, record)
@@ -78,7 +80,7 @@ class Course:
             self.start_regret = start
         regret, spread = _number(record, "regret"), _number(record, "intended_spread")
         if regret is None and spread is None:
-            return not looked_at
+            return due
         self.judged.append(Judgement(share, regret, _number(record, "entropy_gap"), spread))
         return True
 
