@@ -15,7 +15,7 @@ from stochflow.models.dynamics import chosen
 from stochflow.models.flow_network import Heads
 from stochflow.objectives.base import ARITHMETIC, GEOMETRIC, Learner, Objective, Terms
 from stochflow.objectives.flows import terminal_flows
-from stochflow.objectives.written import Array, Pulls, WrittenPaths
+from stochflow.objectives.written import Array, Pulls, WrittenPaths, quietly
 from stochflow.rollout import Sampler, policy_sampler
 from stochflow.trajectory import Trajectories
 
@@ -73,6 +73,7 @@ class Steps:
             return torch.stack([getattr(self, name) for name in _FIVE])
 
 
+@quietly()
 def named_moments(values: Tensor | Array, valid: Tensor | None) -> Terms:
     """Means and standard deviations of the five terms over the real steps by name; [..., 5, batch, time] → [...] each.
 
@@ -248,6 +249,7 @@ class PathBalance(Balance):
         """What the residuals of these steps cost, a scalar."""
 
 
+@quietly()
 def written_terms(learner: Learner, batch: Trajectories, step: int, pulls: Callable[[Array], Pulls]) -> Terms | None:
     """What `PathBalance.step_terms` says of trajectories, by a written-out gradient; None where there is none.
 
