@@ -132,6 +132,8 @@ def require_finite(terms: Mapping[str, Tensor]) -> Record:
     with torch.no_grad():
         values = torch.stack(list(terms.values())).tolist() if len(terms) > 1 else [float(*terms.values())]
     record = dict(zip(terms, values, strict=True))
+    if all(map(math.isfinite, values)):
+        return record
     for name in sorted(record, key=lambda name: name == "loss"):
         if not math.isfinite(record[name]):
             raise NumericsError(

@@ -139,7 +139,7 @@ class Loop(ABC):
             "seconds": round(self.seconds, 3),
             "learning_rate": learning_rate,
             "beta": self._reward.exponent(self.step - 1),
-            "batch_score": float(fresh.scores.mean()),
+            "batch_score": float(fresh.scores.numpy().mean()) if len(fresh) else math.nan,
             **learned,
         }
 

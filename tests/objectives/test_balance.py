@@ -46,6 +46,8 @@ BALANCE_METHODS = [
 class TabularNetwork(nn.Module):
     """A flow network that generalises nothing: one row of parameters per prefix, shortest first."""
 
+    records = False
+
     def __init__(self) -> None:
         super().__init__()
         self.num_tokens, self.length, self.mask = K, LENGTH, None

@@ -126,7 +126,8 @@ def make_objective(network: Any, dynamics: Any = None, **settings: Any) -> Detai
 
 def fixed_network(heads: Heads) -> Any:
     """A network that gives these answers whatever it is asked."""
-    return SimpleNamespace(all_prefixes=lambda tokens: heads, body=SimpleNamespace(start=torch.zeros(1)))
+    body = SimpleNamespace(start=torch.zeros(1))
+    return SimpleNamespace(all_prefixes=lambda tokens: heads, records=False, mask=None, body=body)
 
 
 def every_trajectory(log_flow: Tensor, valid: Tensor | None = None) -> Trajectories:

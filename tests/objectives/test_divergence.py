@@ -60,7 +60,7 @@ def prefix_rows(tokens: Tensor) -> Tensor:
 class Tables:
     """A network that is a table: logits and log F of every prefix."""
 
-    num_tokens, length = 2, 2
+    num_tokens, length, records = 2, 2, False
     body = SimpleNamespace(start=torch.zeros(1))
 
     def __init__(self, logits: Tensor, log_flow: Tensor | None = None) -> None:

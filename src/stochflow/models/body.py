@@ -14,7 +14,6 @@ from stochflow.models.trunk import (
     Weights,
     add_plain_gradients,
     add_residual_gradients,
-    pairs,
     plain_activations,
     residual_activations,
 )
@@ -210,8 +209,8 @@ class PrefixBody(nn.Module):
             weights: `trunk_weights`, which take their time to look up.
         """
         if self.norm is None:
-            return plain_activations(sums, pairs(weights))
-        return residual_activations(sums, weights[0], weights[1], pairs(weights[2:]))
+            return plain_activations(sums, weights)
+        return residual_activations(sums, weights)
 
     def add_gradients(
         self, grad: Tensor, sums: list[Tensor], weights: Weights, made: list[Tensor], into: Weights

@@ -33,13 +33,14 @@ class PrefixTree:
     ) -> None:
         self.num_tokens, self._num_complete = num_tokens, num_complete
         self._columns: list[Tensor] = []
-        self._all = torch.arange(batch_size, device=device)
+        self._all, nothing = all_rows(batch_size, device)
+        self._batch_size = batch_size
         # one row of the batch that begins with each node, [num_nodes]; None where a level is complete
         self._rows: list[Tensor | None] = [self._all if apart else None]
         self.sizes = [batch_size if apart else 1]
         self.parents: list[Tensor] = []
         self._nodes: Tensor | None = None
-        self.which = [self._all if apart else torch.zeros_like(self._all)]
+        self.which = [self._all if apart else nothing]
 
     @classmethod
     def of(cls, tokens: Tensor, num_tokens: int) -> "PrefixTree":
@@ -86,7 +87,7 @@ class PrefixTree:
 
     def advance(self, column: Tensor) -> None:
         """Append one token per row, [batch]."""
-        which, depth, batch_size = self.which[-1], self.depth, len(self._all)
+        which, depth, batch_size = self.which[-1], len(self.parents), self._batch_size
         self._columns.append(column)
         if depth < self._num_complete:
             size = self.sizes[-1] * self.num_tokens
@@ -155,6 +156,13 @@ class Selected(Sequence[Tensor]):
         if isinstance(place, slice):
             return [column.index_select(0, self._rows) for column in self._columns[place]]
         return self._columns[place].index_select(0, self._rows)
+
+
+@lru_cache(maxsize=64)
+def all_rows(batch_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Numbers of rows, and as many zeros, [batch] each."""
+    rows = torch.arange(batch_size, device=device)
+    return rows, torch.zeros_like(rows)
 
 
 @lru_cache(maxsize=64)

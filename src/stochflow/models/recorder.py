@@ -144,8 +144,7 @@ class Recorder:
         made = [levels[0] if len(levels) == 1 else torch.cat(levels) for levels in zip(*self._made, strict=True)]
         num_heads = 2 * len(self._sizes)
         heads = zip((grad.t() @ made[-1]).split(self._sizes), grad.sum(dim=0).split(self._sizes), strict=True)
-        for target, part in zip(into[-num_heads:], (part for pair in heads for part in pair), strict=True):
-            target.add_(part)
+        torch._foreach_add_(into[-num_heads:], [part for pair in heads for part in pair])
         first = self._body.add_gradients(
             grad @ self._head_weight, self._sums, self._trunk, made, into[2 : len(into) - num_heads]
         )

@@ -18,34 +18,32 @@ _layer_norm = torch.ops.aten.native_layer_norm.default
 _layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
 NORM_EPSILON = 1e-5
 
-Layers = list[tuple[Tensor, Tensor]]
 Weights = Sequence[Tensor]
 
 
-def residual_activations(sums: Tensor, scale: Tensor, shift: Tensor, layers: Layers) -> list[Tensor]:
+def residual_activations(sums: Tensor, weights: Weights) -> list[Tensor]:
     """Everything that the residual kind computes, its features last.
 
     Args:
         sums: [rows, width].
-        scale, shift: of the norm, [width].
-        layers: W and b of every layer, [width, width] and [width].
+        weights: scale and shift of the norm, [width]; then W and b of every layer, [width, width] and [width].
 
     Returns:
         mean and 1/spread of the norm, [rows, 1] each; norm(s), h₀; then W_i·h_i + b_i, h_{i+1} of every layer;
         [rows, width] each.
     """
-    normed, mean, inverse = _layer_norm(sums, sums.shape[-1:], scale, shift, NORM_EPSILON)
+    normed, mean, inverse = _layer_norm(sums, sums.shape[-1:], weights[0], weights[1], NORM_EPSILON)
     made = [mean, inverse, normed, _gelu(normed)]
-    for weight, bias in layers:
+    for weight, bias in zip(weights[2::2], weights[3::2], strict=True):
         inner = functional.linear(made[-1], weight, bias)
         made += [inner, made[-1] + _gelu(inner)]
     return made
 
 
-def plain_activations(sums: Tensor, layers: Layers) -> list[Tensor]:
+def plain_activations(sums: Tensor, weights: Weights) -> list[Tensor]:
     """h₀, h₁, … of the plain kind, [rows, width] each."""
     made = [sums.relu()]
-    for weight, bias in layers:
+    for weight, bias in zip(weights[::2], weights[1::2], strict=True):
         made.append(functional.linear(made[-1], weight, bias).relu_())
     return made
 
@@ -60,11 +58,12 @@ def add_residual_gradients(grad: Tensor, sums: Tensor, weights: Weights, made: l
         into: one tensor per weight, of its shape.
     """
     mean, inverse, normed, *hidden = made
+    ones = grad.new_ones(grad.shape[0])
     layers = zip(weights[-2:1:-2], into[-2:1:-2], into[-1:2:-2], hidden[-3::-2], hidden[-2::-2], strict=True)
     for weight, into_weight, into_bias, before, inner in layers:
         inner_grad = _gelu_backward(grad, inner)
         into_weight.addmm_(inner_grad.t(), before)
-        into_bias.add_(inner_grad.sum(dim=0))
+        into_bias.addmv_(inner_grad.t(), ones)
         grad = torch.addmm(grad, inner_grad, weight)
     grad = _gelu_backward(grad, normed)
     norm = (sums.shape[-1:], mean, inverse, weights[0], weights[1])
@@ -76,10 +75,11 @@ def add_residual_gradients(grad: Tensor, sums: Tensor, weights: Weights, made: l
 
 def add_plain_gradients(grad: Tensor, weights: Weights, made: list[Tensor], into: Weights) -> Tensor:
     """The same for the plain kind, which has no norm."""
+    ones = grad.new_ones(grad.shape[0])
     for number in range(len(weights) // 2 - 1, -1, -1):
         inner_grad = _relu_backward(grad, made[number + 1], 0.0)
         into[2 * number].addmm_(inner_grad.t(), made[number])
-        into[2 * number + 1].add_(inner_grad.sum(dim=0))
+        into[2 * number + 1].addmv_(inner_grad.t(), ones)
         grad = inner_grad @ weights[2 * number]
     return _relu_backward(grad, made[0], 0.0)
 
@@ -90,7 +90,7 @@ class ResidualTrunk(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, sums: Tensor, *weights: Tensor) -> Tensor:
         """[rows, width] → [rows, width]; the weights are those of `add_residual_gradients`."""
-        made = residual_activations(sums, weights[0], weights[1], pairs(weights[2:]))
+        made = residual_activations(sums, weights)
         ctx.save_for_backward(sums, *weights, *made)
         ctx.num_weights = len(weights)
         return made[-1].view_as(made[-1])
@@ -109,7 +109,7 @@ class PlainTrunk(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, sums: Tensor, *weights: Tensor) -> Tensor:
-        made = plain_activations(sums, pairs(weights))
+        made = plain_activations(sums, weights)
         ctx.save_for_backward(*weights, *made)
         ctx.num_weights = len(weights)
         return made[-1].view_as(made[-1])
@@ -121,8 +121,3 @@ class PlainTrunk(torch.autograd.Function):
         weights = saved[: ctx.num_weights]
         into = [torch.zeros_like(weight) for weight in weights]
         return add_plain_gradients(grad, weights, saved[ctx.num_weights :], into), *into
-
-
-def pairs(weights: Weights) -> Layers:
-    """W and b of every layer, of weights in a row."""
-    return list(zip(weights[::2], weights[1::2], strict=True))

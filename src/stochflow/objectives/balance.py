@@ -15,7 +15,7 @@ from stochflow.models.dynamics import chosen
 from stochflow.models.flow_network import Heads
 from stochflow.objectives.base import ARITHMETIC, GEOMETRIC, Learner, Objective, Terms
 from stochflow.objectives.flows import terminal_flows
-from stochflow.objectives.written import Array, Pulls, WrittenPaths
+from stochflow.objectives.written import Array, Pulls, WrittenPaths, quietly
 from stochflow.rollout import Sampler, policy_sampler
 from stochflow.trajectory import Trajectories
 
@@ -73,6 +73,7 @@ class Steps:
             return torch.stack([getattr(self, name) for name in _FIVE])
 
 
+@quietly()
 def named_moments(values: Tensor | Array, valid: Tensor | None) -> Terms:
     """Means and standard deviations of the five terms over the real steps by name; [..., 5, batch, time] → [...] each.
 
@@ -152,10 +153,9 @@ def path_steps(learner: Learner, batch: Trajectories, step: int) -> Steps:
 
 def observed_paths(learner: Learner, batch: Trajectories, step: int) -> Paths:
     """What a batch says by itself, with its log R at a training step."""
-    intentions, outcomes, valid = (
-        tensor.to(learner.device) for tensor in (batch.intentions, batch.outcomes, batch.valid)
-    )
-    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(learner.device)
+    device = learner.device
+    intentions, outcomes, valid = (tensor.to(device) for tensor in (batch.intentions, batch.outcomes, batch.valid))
+    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(device)
     if learner.config.objective.path == "realised" and learner.network.mask is not None:
         # noise made what the policy may not intend: a blind balance has no way to believe such a path
         meant = pick(learner.network.mask.all_prefixes(outcomes)[:, :-1], outcomes)
@@ -249,6 +249,7 @@ class PathBalance(Balance):
         """What the residuals of these steps cost, a scalar."""
 
 
+@quietly()
 def written_terms(learner: Learner, batch: Trajectories, step: int, pulls: Callable[[Array], Pulls]) -> Terms | None:
     """What `PathBalance.step_terms` says of trajectories, by a written-out gradient; None where there is none.
 

@@ -63,7 +63,7 @@ class Learner:
         """
         network = self.network
         readable = network.records and not network.shared and network.mask is None and self.device.type == "cpu"
-        if not readable or not len(batch) or not bool(batch.valid.all()):
+        if not readable or not len(batch) or not batch.valid.numpy().all():
             return None
         if batch.recorder is None:
             return network.evaluated(batch.outcomes if leaves else batch.outcomes[:, :-1])

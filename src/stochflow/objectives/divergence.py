@@ -13,7 +13,7 @@ from stochflow.objectives.base import ARITHMETIC, Objective, Terms
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.flows import child_flows
 from stochflow.objectives.losses import balance_loss
-from stochflow.objectives.written import WrittenPaths, log_softmax, log_sum
+from stochflow.objectives.written import WrittenPaths, log_softmax, log_sum, quietly
 from stochflow.rollout import Sampler, policy_sampler
 from stochflow.trajectory import Trajectories
 
@@ -112,6 +112,7 @@ class TrajectoryKL(Objective):
             "reward_adjusted_diff_std": residual.std(correction=0),
         }
 
+    @quietly()
     def _written_terms(self, fresh: Trajectories, recorder: Recorder, log_reward: Tensor, progress: float) -> Terms:
         """What `path_terms` says where only the divergence has a gradient, by one that is written out."""
         learner = self.learner

@@ -33,6 +33,11 @@ def log_sum(values: Array) -> Array:
     return total
 
 
+def quietly() -> np.errstate:
+    """A context in which numbers that are not finite go on without a word, as in torch: the trainer names them."""
+    return np.errstate(all="ignore")
+
+
 class Pulls(NamedTuple):
     """A loss of whole paths and its gradient.
 
@@ -59,8 +64,8 @@ class WrittenPaths:
         self._recorder, self._num_tokens, self._length = recorder, num_tokens, length
         self._rows = recorder.rows()
         self.log_policy, self._policy = log_softmax(self._rows[:, :length, :num_tokens])
-        left = (length - np.arange(length)) * math.log(num_tokens)
-        self.log_flow = self._rows[:, :length, -1] + left.astype(self._rows.dtype)
+        left = np.arange(length, 0, -1, dtype=np.float32)  # the precision in which the network counts completions
+        self.log_flow = self._rows[:, :length, -1] + left * np.float32(math.log(num_tokens))
         self._gradient = np.zeros_like(self._rows)
         self._places = np.arange(len(self._rows))[:, None], np.arange(length)
 
