@@ -138,7 +138,9 @@ def test_settings_can_leave_them_out(changed: dict[str, object]) -> None:
 def test_features_gaps_constants_and_short_series_leave_them_out() -> None:
     plain, config = series_of(waves()), ForecastConfig(max_steps=20)
     irregular = replace(plain, positions=plain.positions + 0.5 * (plain.positions > 50))
-    for series in (series_of(waves(), columns=1), irregular, series_of(np.full(120, 5.0)), series_of(waves(18))):
+    unseen = replace(plain, observed=np.arange(120) >= 85)
+    bad = [series_of(waves(), columns=1), irregular, series_of(np.full(120, 5.0)), series_of(waves(18)), unseen]
+    for series in bad:
         assert direct_values([series], MONTHS, HORIZON, config) == {}
     others = [replace(series_of(waves(), columns=1), uid="featured"), plain]
     assert list(direct_values(others, MONTHS, HORIZON, config)) == ["one"]

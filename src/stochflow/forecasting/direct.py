@@ -28,8 +28,8 @@ KNOTS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 # values per network that stand for its distribution of a step
 _NUM_VALUES = 100
 _MIN_WINDOW, _MAX_WINDOW = 14, 168
-# windows of a series that it takes to learn from it
-_MIN_ROWS = 10
+# windows of a series that it takes to learn from it, and observed values
+_MIN_ROWS, _MIN_OBSERVED = 10, 36
 _WIDTH, _LEARNING_RATE, _BATCH_SIZE, _MAX_STEPS = 64, 2e-3, 64, 400
 _CHECK_EVERY, _PATIENCE = 20, 5
 # the latest windows of each series, by which training is stopped
@@ -126,7 +126,7 @@ def direct_values(panel: list[Series], rhythm: Rhythm, horizon: int, config: For
     window = window_of(rhythm, min(len(series) for series in panel))
     scales = {series.uid: Scale.of(series.y) for series in panel}
     used = [one for one in panel if _plain(one, rhythm) and scales[one.uid].spread > 1e-9]
-    used = [one for one in used if len(one) - window - horizon + 1 >= _MIN_ROWS]
+    used = [one for one in used if _long_enough(one, window + horizon)]
     if not used:
         return {}
     generator = torch.Generator().manual_seed(config.seed)
@@ -200,6 +200,11 @@ def _plain(series: Series, rhythm: Rhythm) -> bool:
     """Whether the calendar is all that is known in advance, and time goes by whole steps."""
     num_waves = rhythm.wave_values(np.zeros(1)).shape[1]
     return series.outside.shape[1] == num_waves and bool((np.diff(series.positions) == 1).all())
+
+
+def _long_enough(series: Series, length: int) -> bool:
+    """Whether there are windows of this length, what follows included, and values in them, to learn from."""
+    return len(series) - length + 1 >= _MIN_ROWS and int(series.observed.sum()) >= _MIN_OBSERVED
 
 
 def _trained(rows: list[Windows], max_steps: int, generator: torch.Generator) -> SideBySide:

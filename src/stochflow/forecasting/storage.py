@@ -22,7 +22,7 @@ from stochflow.forecasting.frame import Encoder, Panel, check_horizon
 from stochflow.forecasting.series import Series
 from stochflow.forecasting.training import Trained, new_network
 
-FORMAT = 3
+FORMAT = 2
 TENSORS, MANIFEST = "forecaster.safetensors", "forecaster.json"
 # what a forecaster is built with beside its config
 SETTINGS = ("freq", "horizon", "season_length")
