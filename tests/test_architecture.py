@@ -26,7 +26,7 @@ ORDER = [
     ["experiment"],
     ["graph_training", "stacking", "profiling"],
     ["conditional", "reports"],
-    ["doctor"],
+    ["diagnosis"],
     ["api"],
     ["sweeps"],
     ["__init__"],

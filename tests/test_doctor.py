@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import stochflow
-from stochflow.doctor import Diagnosis
+from stochflow.diagnosis import Diagnosis
 from stochflow.errors import DataError
 
 TINY = ("optimiser.batch_size=16", "optimiser.updates=4", "model.width=16", "evaluation.num_samples=50")

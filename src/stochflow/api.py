@@ -16,7 +16,7 @@ import pandas as pd
 from stochflow import experiment as experiments
 from stochflow.channel_config import parse_noise, with_matrix_inside
 from stochflow.config import Config, merge, parse_assignment, read_yaml, resolve
-from stochflow.doctor import Diagnosis, diagnose
+from stochflow.diagnosis import Diagnosis, diagnose
 from stochflow.enumerated.tree import infeasible_share
 from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary, Truth, draw, samples_frame
