@@ -33,6 +33,7 @@ OBJECTIVES = "tests/objectives"
 BALANCE, DIVERGENCE, ENTROPY, PLANNED = (
     f"objectives/{name}.py" for name in ("balance", "divergence", "entropy", "planned")
 )
+TB, DB, WRITTEN = (f"objectives/{name}.py" for name in ("trajectory_balance", "detailed_balance", "written"))
 MUTATIONS = [
     # balance along a path
     Mutation("the policy may bend P̂ (ratio)", BALANCE, "self.log_dynamics.detach()", "self.log_dynamics", OBJECTIVES),
@@ -69,53 +70,53 @@ MUTATIONS = [
     # trajectory balance
     Mutation(
         "TB forgets the root",
-        "objectives/trajectory_balance.py",
+        TB,
         "return log_start + torch.where",
         "return torch.where",
         OBJECTIVES,
     ),
     Mutation(
         "TB with R added",
-        "objectives/trajectory_balance.py",
-        "- log_flows[:, -1]",
-        "+ log_flows[:, -1]",
+        TB,
+        "log_ratio, 0.0).sum(dim=-1) - log_flows[:, -1]",
+        "log_ratio, 0.0).sum(dim=-1) + log_flows[:, -1]",
         OBJECTIVES,
     ),
     Mutation(
         "TB counts steps that were none",
-        "objectives/trajectory_balance.py",
+        TB,
         "torch.where(valid, log_ratio, 0.0)",
         "log_ratio",
         OBJECTIVES,
     ),
     Mutation(
         "TB starts at the root whatever the path",
-        "objectives/trajectory_balance.py",
+        TB,
         "valid.int().argmax(dim=-1, keepdim=True)",
         "valid.int().argmax(dim=-1, keepdim=True) * 0",
         OBJECTIVES,
     ),
     # detailed balance
-    Mutation("DB bends P̂", "objectives/detailed_balance.py", "log_dynamics.detach()", "log_dynamics", OBJECTIVES),
+    Mutation("DB bends P̂", DB, "log_dynamics.detach()", "log_dynamics", OBJECTIVES),
     Mutation(
         "DB adds the next flow",
-        "objectives/detailed_balance.py",
-        "- log_next_flow - log_backward",
-        "+ log_next_flow - log_backward",
+        DB,
+        ".detach() - log_next_flow - log_backward",
+        ".detach() + log_next_flow - log_backward",
         OBJECTIVES,
     ),
     Mutation(
         "DB forgets the flow",
-        "objectives/detailed_balance.py",
+        DB,
         "return log_flow + log_forward",
         "return log_forward",
         OBJECTIVES,
     ),
     Mutation(
         "DB forgets π_B",
-        "objectives/detailed_balance.py",
-        "- log_next_flow - log_backward",
-        "- log_next_flow",
+        DB,
+        ".detach() - log_next_flow - log_backward",
+        ".detach() - log_next_flow",
         OBJECTIVES,
     ),
     # subtrajectory balance
@@ -196,7 +197,13 @@ MUTATIONS = [
     Mutation("variance is biased", DIVERGENCE, "size / max(size - 1, 1)", "1.0", OBJECTIVES),
     Mutation("weights carry a gradient", DIVERGENCE, "log_weights.detach()", "log_weights", OBJECTIVES),
     Mutation("residual not centred", DIVERGENCE, "residual - (weights * residual).sum()", "residual", OBJECTIVES),
-    Mutation("explored paths unweighted", DIVERGENCE, "if self._explores():", "if False:", OBJECTIVES),
+    Mutation(
+        "explored paths unweighted",
+        DIVERGENCE,
+        "if self._explores():\n            log_weights = ((",
+        "if False:\n            log_weights = ((",
+        OBJECTIVES,
+    ),
     # KL state by state
     Mutation("children's flows learn from π", DIVERGENCE, "log_child_flows.detach()", "log_child_flows", OBJECTIVES),
     Mutation("a state's flow learns from π", DIVERGENCE, "+ log_flow.detach()", "+ log_flow", OBJECTIVES),
@@ -291,6 +298,34 @@ MUTATIONS = [
         "values",
         "tests/objectives tests/lengths tests/planning",
     ),
+    # gradients that are written out
+    Mutation("TB's own gradient forgets the root", TB, "flow[:, 0] = pull", "flow[:, 0] = 0", OBJECTIVES),
+    Mutation("TB's own gradient halved", TB, "pull = (2.0 / len", "pull = (1.0 / len", OBJECTIVES),
+    Mutation("TB's own loss adds π_B", TB, "log_dynamics - log_backward", "log_dynamics + log_backward", OBJECTIVES),
+    Mutation("DB's own gradient forgets the next state", DB, "flow[:, 1:] -= pull[:, :-1]", "pass", OBJECTIVES),
+    Mutation(
+        "DB's own loss forgets P̂", DB, "log_forward + log_dynamics - log_next", "log_forward - log_next", OBJECTIVES
+    ),
+    Mutation("KL's own gradient reversed", DIVERGENCE, "np.repeat(-pull", "np.repeat(pull", OBJECTIVES),
+    Mutation(
+        "KL's own gradient of a biased variance",
+        DIVERGENCE,
+        "(len(residual) / max(len(residual) - 1, 1))\n        written",
+        "1.0\n        written",
+        OBJECTIVES,
+    ),
+    Mutation("KL's own residual not centred", DIVERGENCE, "residual - weights @ residual", "residual", OBJECTIVES),
+    Mutation("softmax without its pull", WRITTEN, "into -= pull[..., None] * policy", "pass", OBJECTIVES),
+    Mutation(
+        "π_B pulled at the wrong state",
+        WRITTEN,
+        "self._gradient[:, 1:, self._num_tokens :",
+        "self._gradient[:, :-1, self._num_tokens :",
+        OBJECTIVES,
+    ),
+    Mutation("flows pulled the other way", WRITTEN, "-1] += pull", "-1] -= pull", OBJECTIVES),
+    Mutation("completions not counted", WRITTEN, "left * np.float32(math.log(num_tokens))", "0 * left", OBJECTIVES),
+    Mutation("π_B pulled as π", BALANCE, "pull_backward(-ratio", "pull_backward(ratio", OBJECTIVES),
     # reward
     Mutation(
         "the floor before the power",
