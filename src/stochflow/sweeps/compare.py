@@ -17,7 +17,7 @@ from stochflow.parallel import launched
 from stochflow.runs import unwritable
 from stochflow.stacking.run import why_not_stacked
 from stochflow.sweeps.local import LocalEngine
-from stochflow.sweeps.plan import PlannedRun, SweepConfig, check_existing, plan, specify, store
+from stochflow.sweeps.plan import RUNS, PlannedRun, SweepConfig, check_existing, plan, specify, store
 from stochflow.sweeps.progress import State, Watch
 from stochflow.sweeps.ray_engine import RayEngine
 from stochflow.sweeps.results import Results, Standing, standings
@@ -116,7 +116,8 @@ def compare(
     except OSError as error:
         raise unwritable(path, error) from None
     with alone:
-        remove_leftovers(path)
+        for folder in (path, *(path / RUNS).glob("*")):  # of finished runs too, which nobody takes up again
+            remove_leftovers(folder)
         store(path, spec)
         sweep = _Sweep(path.resolve(), spec, runs)
         interrupted = sweep.work_off(chosen, listen)
