@@ -19,6 +19,7 @@ from stochflow.runs import unwritable
 from stochflow.stacking.run import why_not_stacked
 from stochflow.sweeps.local import LocalEngine
 from stochflow.sweeps.plan import (
+    RUNS,
     PlannedRun,
     SweepConfig,
     check_existing,
@@ -132,7 +133,8 @@ def compare(
     except OSError as error:
         raise unwritable(path, error) from None
     with alone:
-        remove_leftovers(path)
+        for folder in (path, *(path / RUNS).glob("*")):  # of finished runs too, which nobody takes up again
+            remove_leftovers(folder)
         store(path, spec)
         sweep = _Sweep(path.resolve(), spec, runs, oracle)
         interrupted = sweep.work_off(chosen, listen)
