@@ -257,5 +257,5 @@ def test_an_oracle_that_fails_is_reported_and_nothing_is_lost(
 
 def test_the_task_is_the_oracle(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TFBind8, "score", lambda self, tokens: torch.full((len(tokens),), math.nan))
-    with pytest.raises(OracleError, match="returned nan for 16 of 16 sequences; scores must be finite"):
+    with pytest.raises(OracleError, match="returned nan for 16 of 16 sequences; scores must be neither"):
         build(seed=3).trainer.train_step()

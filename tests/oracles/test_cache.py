@@ -75,9 +75,11 @@ def test_a_file_that_is_no_cache_is_refused_and_left_alone(kind: str, tmp_path: 
 @pytest.mark.parametrize(
     "forged",
     [
+        "UPDATE scores SET score = 0.75",
         "UPDATE scores SET score = 'text'",
-        "UPDATE scores SET score = 9e999",
-        "UPDATE scores SET score = -1",
+        "PRAGMA user_version = 0; UPDATE scores SET score = 'text'",  # as in the first files, without checksums
+        "PRAGMA user_version = 0; UPDATE scores SET score = 9e999",  # as in the first files, without checksums
+        "PRAGMA user_version = 0; UPDATE scores SET score = -1",  # as in the first files, without checksums
         "CREATE TRIGGER t AFTER INSERT ON scores BEGIN DELETE FROM scores; END",
         "DROP TABLE scores; CREATE VIEW scores AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
         "SELECT 'f' AS oracle, 'x' AS design, i AS score, 'p' AS payer FROM n",
@@ -91,5 +93,5 @@ def test_a_forged_file_is_refused(tmp_path: Path, forged: str) -> None:
     connection = sqlite3.connect(path)
     connection.executescript(forged)
     connection.close()
-    with pytest.raises(DataError, match=r"holds (something else than scores|a score that is no number)"):
+    with pytest.raises(DataError, match=r"something else than scores|score that is no number|its checksum"):
         ScoreCache(path, "f", "me").get(["AC"])

@@ -139,7 +139,7 @@ class ScoreCache:
 
 def seal_of(oracle: str, design: str, score: float, payer: str) -> int:
     """Checksum of a row."""
-    return zlib.crc32(f"{oracle}\n{design}\n{float(score).hex()}\n{payer}".encode())
+    return zlib.crc32(f"{oracle}\n{design}\n{score!r}\n{payer}".encode())
 
 
 def _check_schema(connection: sqlite3.Connection) -> None:
