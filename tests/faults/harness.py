@@ -20,6 +20,9 @@ KILLED = (-9, server.CUT)
 _CLOCKS = {"seconds", "cpu_seconds"}
 
 
+NAMED = ["--oracle", "lab:paid"]  # code runs only where it is named, on a resume too
+
+
 @dataclass(frozen=True)
 class Life:
     """How a command ended: its exit code, what it printed, how long it took, how many operations on files it needed."""

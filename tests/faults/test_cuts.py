@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stochflow.forecasting.storage import MANIFEST, TENSORS, read_forecaster
-from tests.faults.harness import Machine, assert_same_run, snapshot
+from tests.faults.harness import NAMED, Machine, assert_same_run, snapshot
 from tests.faults.test_kills import ORACLE, TINY
 
 # two steps with a checkpoint after each, and a summary
@@ -57,7 +57,7 @@ def test_a_replacement_that_is_cut_off_loses_neither_the_old_run_nor_the_new_one
         begun = "seed: 1" in str(snapshot(place)["run/config.yaml"]) if out.exists() else False
         if begun and (out / "checkpoint").exists():
             break  # the new run is at work
-        life = machine("train", "--resume", "--out", out)
+        life = machine("train", "--resume", *NAMED, "--out", out)
         assert life.code == 0, life.text
         assert [path.name for path in place.iterdir()] == ["run"]
         kept.append(not begun)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import Machine, assert_same_run, snapshot
+from tests.faults.harness import NAMED, Machine, assert_same_run, snapshot
 from tests.faults.test_kills import TINY, TRAINING
 
 RUN = [*TRAINING["replay"], *TINY]
@@ -102,7 +102,7 @@ def test_a_cache_that_cannot_grow_is_one_sentence(machine: Machine) -> None:
     out = machine.folder / "run"
     sentence = machine(*command, "--out", out, file_size=16384).refused()
     assert str(out) in sentence
-    assert machine("train", "--resume", "--out", out).code == 0
+    assert machine("train", "--resume", *NAMED, "--out", out).code == 0
     assert_same_run(out, machine.folder / "undisturbed")
 
 
@@ -159,6 +159,6 @@ def test_an_oracle_that_fails_at_random_costs_time_but_nothing_else(machine: Mac
         failures += 1
         if failures == 8:
             chance.unlink()
-        life = machine("train", "--resume", "--out", out)
+        life = machine("train", "--resume", *NAMED, "--out", out)
     assert failures >= 2
     assert_same_run(out, machine.folder / "undisturbed")

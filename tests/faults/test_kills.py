@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.faults.harness import Life, Machine, assert_same_run
+from tests.faults.harness import NAMED, Life, Machine, assert_same_run
 
 # more kills than fit into `make test`: FAULT_KILLS=10 makes it ten times as many
 _FACTOR = int(os.environ.get("FAULT_KILLS", "1"))
@@ -24,7 +24,7 @@ TINY = [
     for part in ("--set", text)
 ]
 TABLE = "sequence,score\n" + "".join(f"{a}{b}CA,{len({a, b}) / 2}\n{b}GT{a},0.25\n" for a in "ACG" for b in "ACGT")
-ORACLE = ["--oracle", "lab:paid", "--length", 4, "--alphabet", "dna"]
+ORACLE = [*NAMED, "--length", 4, "--alphabet", "dna"]
 # method by method: planned values, replay, a chain without gradients, a graph, a table, a function that is paid
 TRAINING = {
     "planned": ["train", "bits:8,4", "--method", "sgfn-kl", "--steps", 12],
@@ -58,7 +58,8 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(na
         out = machine.folder / f"run-{machine.kills['training']}"
 
         def resumed() -> list[object]:
-            return ["train", "--resume", "--out", out] if out.exists() else [*command, "--out", out]  # noqa: B023
+            named = NAMED if NAMED[1] in command else []
+            return ["train", "--resume", *named, "--out", out] if out.exists() else [*command, "--out", out]  # noqa: B023
 
         # few kills on each run: later ones fall on later steps, for what is done is done
         chain = min(goal, machine.kills["training"] + 10)
@@ -77,7 +78,7 @@ def test_what_was_paid_for_is_never_paid_for_again(machine: Machine) -> None:
     while life is None or life.killed:
         paid = known(out / "oracle.sqlite")
         before = calls.read_text().splitlines() if calls.exists() else []
-        again = ["train", "--resume", "--out", out] if out.exists() else [*command, "--out", out]
+        again = ["train", "--resume", *NAMED, "--out", out] if out.exists() else [*command, "--out", out]
         after = rng.uniform(0.1, 0.6) if machine.kills["oracle"] < 15 * _FACTOR else None
         life = machine(*again, kill_after=after, kind="oracle")
         asked = calls.read_text().splitlines()[len(before) :] if calls.exists() else []

@@ -99,7 +99,7 @@ def test_a_budget_of_oracle_calls_counts_objects_once() -> None:
 def test_a_run_on_a_graph_has_the_files_of_every_run(tmp_path: Path) -> None:
     run = stochflow.train("hypergrid:2,4", noise=0.2, trajectories=512, config=SMALL, out=tmp_path / "run")
     assert {path.name for path in run.path.iterdir()} == {
-        *("config.yaml", "versions.json", "metrics.jsonl", "samples.csv", "summary.json", "checkpoint")
+        *("config.yaml", "versions.json", "metrics.jsonl", "samples.csv", "summary.json", "checkpoint", ".lock")
     }
     assert run.summary.task == "hypergrid:2,4"
     assert run.summary.noise == 0.2

@@ -144,8 +144,12 @@ def seal_of(oracle: str, design: str, score: float, payer: str) -> int:
 
 def _check_schema(connection: sqlite3.Connection) -> None:
     """Refuse views, triggers and other tables, which a stranger's file may let SQLite work on for ever."""
-    found = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-    ours = " ".join(_SCHEMA.replace("IF NOT EXISTS ", "").split())
+    rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    ours = _without_spaces(_SCHEMA.replace("IF NOT EXISTS ", ""))
     # the first files had no seals
-    if [" ".join(str(sql).split()) for (sql,) in found] not in ([ours], [ours.replace("seal INTEGER, ", "")]):
+    if [_without_spaces(str(sql)) for (sql,) in rows] not in ([ours], [ours.replace("sealINTEGER,", "")]):
         raise sqlite3.DatabaseError("it holds something else than scores")
+
+
+def _without_spaces(text: str) -> str:
+    return "".join(text.split())
