@@ -69,7 +69,8 @@ class StackedTrainer:
         for terms in self._objective.updates(fresh, first.step, progress):
             names = list(terms)
             updates.append(self._checked(terms))
-            terms["loss"].sum().backward()
+            if terms["loss"].requires_grad:
+                terms["loss"].sum().backward()
             self._network.descend(self._descent, learning_rate)
         self._require_finite_weights()
         means = torch.stack(updates).sum(dim=0) / len(updates)  # [terms, runs]
