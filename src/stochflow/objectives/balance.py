@@ -285,7 +285,7 @@ def pulled(
     """The loss that `pulls` finds, and the five terms of all steps, [5, batch, time]; the gradient goes into `written`.
 
     Args:
-        log_matrices: log P̂(b|s_t,a), [batch or 1, time, K, K]; None on the realised path.
+        log_matrices: log P̂(b|s_t,a), [batch, runs or 1, time, K, K]; None on the realised path.
     """
     intentions, outcomes = paths.intentions.numpy(), paths.outcomes.numpy()
     actions = outcomes if log_matrices is None else intentions

@@ -77,12 +77,12 @@ class WrittenPaths:
         return self._chosen(log_backward, intentions)
 
     def log_dynamics(self, log_matrices: Array, intentions: Array, outcomes: Array) -> Array:
-        """log P̂(b_t|s_t,a_t); [batch or 1, time, K, K], [batch, time] twice → [batch, time]."""
-        return log_matrices[self._places[0] % len(log_matrices), self._places[1], intentions, outcomes]
+        """log P̂(b_t|s_t,a_t); [batch, runs or 1, time, K, K], [batch, time] twice → [batch, time]."""
+        return log_matrices[self._tables(log_matrices), self._places[1], intentions, outcomes]
 
     def log_likelihood(self, log_matrices: Array, outcomes: Array) -> Array:
-        """log P̂(b_t|s_t,a) of every intention a; [batch or 1, time, K, K], [batch, time] → [batch, time, K]."""
-        return log_matrices[self._places[0] % len(log_matrices), self._places[1], :, outcomes]
+        """log P̂(b_t|s_t,a) of every intention a; [batch, runs or 1, time, K, K], [batch, time] → [batch, time, K]."""
+        return log_matrices[self._tables(log_matrices), self._places[1], :, outcomes]
 
     def pull_forward(self, pull: Array, choice: Array) -> None:
         """Add the gradient of Σ pull·log Σ_a π(a|s_t)·w(a), where `choice` is the share of each a in the sum.
@@ -102,6 +102,10 @@ class WrittenPaths:
     def pull_flow(self, pull: Array) -> None:
         """The same for log F(s_t)."""
         self.gradient[:, : self._length, -1] += pull
+
+    def _tables(self, log_matrices: Array) -> Array:
+        """Which of the tables is that of a row, where runs follow one another, [batch, 1]."""
+        return self._places[0] * len(log_matrices) // len(self._rows)
 
     def _pull(self, into: Array, pull: Array, choice: Array, policy: Array) -> None:
         into -= pull[..., None] * policy

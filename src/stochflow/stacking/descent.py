@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adam import adam
 
 from stochflow.descent import Descent
 
@@ -40,7 +39,7 @@ class StackedDescent:
         self._numbers = [order.index(name) for name in stacks]  # by which the single optimisers know the weights
         self._moments = [[torch.zeros_like(stack) for stack in self._stacks] for _ in _BETAS]
         states = [descent.state_dict() for descent in self._descents]
-        self._steps = [states[0].get(f"{number}.step", torch.zeros(())).clone() for number in self._numbers]
+        self._num_steps = states[0].get("0.step", torch.zeros(())).clone()
         for run, state in enumerate(states):
             for index, number in enumerate(self._numbers) if state else ():
                 self._moments[0][index][run] = state[f"{number}.exp_avg"]
@@ -52,32 +51,30 @@ class StackedDescent:
         gradients = [gradient for index in chosen if (gradient := self._stacks[index].grad) is not None]
         clip_each_run(gradients, self._clip, rows)
         first, second = ([moments[index] for index in chosen] for moments in self._moments)
-        with torch.no_grad():
-            adam(
-                [self._stacks[index] for index in chosen],
-                gradients,
-                first,
-                second,
-                [],
-                [self._steps[index] for index in chosen],
-                fused=True,
-                lr=learning_rate,
-                beta1=_BETAS[0],
-                beta2=_BETAS[1],
-                eps=_EPSILON,
-                weight_decay=0.0,
-                amsgrad=False,
-                maximize=False,
-            )
+        # what torch.optim.Adam calls in the end; a weight without a gradient would not move: its moments are zero
+        self._num_steps += 1
+        torch._fused_adam_(
+            [self._stacks[index].detach() for index in chosen],
+            gradients,
+            first,
+            second,
+            [],
+            [self._num_steps] * len(chosen),
+            lr=learning_rate,
+            beta1=_BETAS[0],
+            beta2=_BETAS[1],
+            eps=_EPSILON,
+            weight_decay=0.0,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def settle(self) -> None:
         """Give the optimisers of the single runs their moments, so that a checkpoint of each is whole."""
-        # a weight without a gradient counts no steps, and its moments are zero
-        num_steps = max(self._steps)
         for run, descent in enumerate(self._descents):
             state = {}
             for index, number in enumerate(self._numbers):
-                state[f"{number}.step"] = num_steps
+                state[f"{number}.step"] = self._num_steps
                 state[f"{number}.exp_avg"] = self._moments[0][index][run]
                 state[f"{number}.exp_avg_sq"] = self._moments[1][index][run]
             descent.load_state_dict(state)

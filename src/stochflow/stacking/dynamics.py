@@ -21,6 +21,7 @@ class StackedDynamics:
         self._trainers = trainers
         self._singles = [tables for trainer in trainers if (tables := trainer.dynamics_fitter.tables) is not None]
         self._tables: TableDescent | None = None
+        self._log_tables: Tensor | None = None  # where no state enters, the same until P̂ is fitted again
         if self._singles:
             models = [model for trainer in trainers if isinstance(model := trainer.learner.dynamics, DynamicsModel)]
             self._tables = TableDescent(models, trainers[0].learner.config.dynamics.clip)
@@ -29,6 +30,7 @@ class StackedDynamics:
 
     def fit(self, fresh: Sequence[Trajectories], progress: float) -> list[Record]:
         """What `Trainer.fit_dynamics` does, for every run."""
+        self._log_tables = None
         pairs = list(zip(self._trainers, fresh, strict=True))
         if self._tables is None:
             return [trainer.fit_dynamics(batch, progress) for trainer, batch in pairs]
@@ -39,8 +41,13 @@ class StackedDynamics:
 
     def log_matrices(self, outcomes: Tensor) -> Tensor:
         """log P̂(b|s_t,a), without gradient; [runs, batch, time] → [runs, batch or 1, time, K, K]."""
+        if self._log_tables is not None:
+            return self._log_tables
         learners = [trainer.learner for trainer in self._trainers]
-        return torch.stack([learner.log_dynamics(rows) for learner, rows in zip(learners, outcomes, strict=True)])
+        found = torch.stack([learner.log_dynamics(rows) for learner, rows in zip(learners, outcomes, strict=True)])
+        if not learners[0].dynamics.sees_state:
+            self._log_tables = found
+        return found
 
     def settle(self) -> None:
         """Give every run its own moments."""

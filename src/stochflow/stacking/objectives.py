@@ -5,7 +5,6 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.func import vmap
@@ -76,9 +75,8 @@ class Together:
         return Paths(*(column.unflatten(0, shape) for column in paths)), self.network.rows(batch.outcomes)
 
     def flat_matrices(self, outcomes: Tensor) -> Array:
-        """log P̂(b|s_t,a) of the batches of all runs one after the other; [runs, batch, t] → [runs·batch, t, K, K]."""
-        log_matrices = self.dynamics.log_matrices(outcomes)
-        return log_matrices.expand(-1, outcomes.shape[1], -1, -1, -1).flatten(0, 1).numpy()
+        """log P̂(b|s_t,a) of one run after the other; [runs, batch, t] → [runs·batch or runs, t, K, K]."""
+        return self.dynamics.log_matrices(outcomes).flatten(0, 1).numpy()
 
 
 class _OnPaths:
@@ -194,8 +192,8 @@ class StackedBalance(_OnPaths):
 
 def pulls_apart(pulls: Callable[[Array], Pulls], num_runs: int, values: Array) -> Pulls:
     """The pulls of runs that follow one another in a batch, each for itself; the five terms, [5, runs·batch, time]."""
-    losses, ratios, flows = zip(*(pulls(run) for run in np.split(values, num_runs, axis=1)), strict=True)
-    return Pulls(np.array(losses, values.dtype), np.concatenate(ratios), np.concatenate(flows))
+    found = pulls(values.reshape(len(values), num_runs, -1, values.shape[-1]))
+    return Pulls(found.loss, found.ratio.reshape(values.shape[1:]), found.flow.reshape(values.shape[1:]))
 
 
 class StackedTrajectoryKL(_OnPaths):
@@ -212,7 +210,7 @@ class StackedTrajectoryKL(_OnPaths):
         if terms is None:
             terms = self._judged(batch, paths, rows, progress)
         for run, each in enumerate(self._objectives):
-            each.note({name: term[run] for name, term in terms.items()})
+            each.note({"reward_adjusted_diff_mean": terms["reward_adjusted_diff_mean"][run]})
         yield terms
 
     @torch.no_grad()

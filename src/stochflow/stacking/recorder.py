@@ -108,11 +108,11 @@ class StackedWalker:
         self._columns: list[Tensor] = []
 
     def log_policy(self) -> tuple[Tensor, Tensor | None]:
-        """log π at the current prefixes and what the mask says of them, [runs, batch, K]."""
+        """log π at the current prefixes, up to a constant, and what the mask says of them, [runs, batch, K]."""
         network, shape = self._network, (self._network.num_runs, self._batch_size)
         logits = self.recorder.evaluate()[..., : network.single.num_tokens].expand(*shape, -1)
         if network.single.mask is None:
-            return torch.log_softmax(logits, dim=-1), None
+            return logits, None
         tokens = torch.stack(self._columns, dim=-1) if self._columns else torch.empty(*shape, 0, dtype=torch.int64)
         allowed = network.single.mask.next(tokens.flatten(0, 1)).unflatten(0, shape)
         return masked_log_softmax(logits, allowed), allowed
