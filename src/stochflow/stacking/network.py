@@ -1,7 +1,7 @@
 """The flow networks of several runs, evaluated together."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn import functional
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.stacking.descent import StackedDescent, stacked_parameters
+from stochflow.stacking.descent import RowGradient, StackedDescent, stacked_parameters
 from stochflow.stacking.trunk import StackedTrunk
 
 _HEADS, _KINDS = ("policy_head", "backward_head", "flow_head"), ("weight", "bias")
@@ -40,7 +40,7 @@ class StackedNetwork:
         self.table = self._embedding.detach().flatten(0, 1)  # a view
         self._num_rows = len(self.table) // self.num_runs
         self._gradient = torch.zeros_like(self.table)
-        self._touched: Tensor | None = None
+        self._read: RowGradient | None = None
         self._firsts = torch.arange(0, len(self.table), self._num_rows).unsqueeze(-1)
         norm_and_layers = ["body.norm", *(f"body.layers.{layer}" for layer in range(len(body.layers)))]
         self._trunk = [self.weights[f"{name}.{kind}"] for name in norm_and_layers for kind in _KINDS]
@@ -55,13 +55,13 @@ class StackedNetwork:
         """Forget all gradients."""
         for weight in self.weights.values():
             weight.grad = None
-        if self._touched is not None:  # the table is much larger than what a batch reads of it
-            self._gradient[self._touched] = 0.0
-        self._touched = None
+        if self._read is not None:  # the table is much larger than what a batch reads of it
+            self._gradient.index_fill_(0, self._read.rows, 0.0)
+        self._read = None
 
     def descend(self, descent: StackedDescent, learning_rate: float) -> None:
         """Move all weights against the gradients of one batch, and forget these."""
-        descent.step(learning_rate, self._touched)
+        descent.step(learning_rate, self._read)
         self.zero_grad()
 
     def rows(self, tokens: Tensor) -> Tensor:
@@ -101,15 +101,25 @@ class StackedNetwork:
         for weight, part in zip(self._trunk, trunk, strict=True):
             weight.grad = part
         self.weights["body.start"].grad = start
-        self._begin_table_gradient(torch.cat(list(indices)) if indices else torch.empty(0, dtype=torch.int64))
-        for rows in indices:
-            self._gradient.index_add_(0, rows, terms[len(terms) - len(rows) :])
+        self._add_to_table(indices, terms)
 
-    def _begin_table_gradient(self, rows: Tensor) -> None:
-        if self._touched is not None:
+    def _add_to_table(self, indices: Sequence[Tensor], terms: Tensor) -> None:
+        """The gradient in the table, kept for the rows that a batch read alone; see `take`."""
+        if self._read is not None:
             raise RuntimeError("descend before the next batch: the gradient of the embedding is that of one")
-        self._touched = rows.unique()
+        rows = torch.cat(list(indices)) if indices else torch.empty(0, dtype=torch.int64)
+        rows, places = rows.unique(return_inverse=True)
+        owners, gradient = rows // self._num_rows, terms.new_zeros(len(rows), terms.shape[1])
+        for part in places.split([len(each) for each in indices]):
+            gradient.index_add_(0, part, terms[len(terms) - len(part) :])
+        self._read = RowGradient(rows, gradient, owners)
         self._embedding.grad = self._gradient.view_as(self._embedding)
+
+    def _add_padded(self, indices: Sequence[Tensor], terms: Tensor) -> None:
+        """The same where k-mers that have not ended yet are the first row of a run's table, which stays zero."""
+        self._add_to_table(indices, terms)
+        if self._read is not None:
+            self._read.values[self._read.rows % self._num_rows == 0] = 0.0
 
     def prefix_features(self, rows: Tensor) -> Tensor:
         """Features of all prefixes, the empty one first; `rows` of [runs, batch, t] → [runs, batch, t + 1, width].
@@ -117,8 +127,7 @@ class StackedNetwork:
         The gradient of the embedding is written, not returned: a dense one per update would cost more than the layers.
         """
         start = self.weights["body.start"]
-        sums: Tensor = _PrefixSums.apply(start, self.table, self._gradient, rows)  # type: ignore[no-untyped-call]  # torch
-        self._begin_table_gradient(rows)
+        sums: Tensor = _PrefixSums.apply(start, self.table, self._add_padded, rows)  # type: ignore[no-untyped-call]  # torch
         features: Tensor = StackedTrunk.apply(sums.flatten(1, 2), *self._trunk)  # type: ignore[no-untyped-call]  # torch
         return features.unflatten(1, sums.shape[1:3])
 
@@ -140,24 +149,20 @@ class StackedNetwork:
 
 
 class _PrefixSums(torch.autograd.Function):
-    """Summed embeddings of all prefixes; differentiable in `start`, while the table's gradient goes into `gradient`."""
+    """Summed embeddings of all prefixes; differentiable in `start`, while `take` is given the table's gradient."""
 
     @staticmethod
-    def forward(ctx: Any, start: Tensor, table: Tensor, gradient: Tensor, rows: Tensor) -> Tensor:
-        ctx.rows, ctx.gradient = rows, gradient
+    def forward(ctx: Any, start: Tensor, table: Tensor, take: Callable[[list[Tensor], Tensor], None], rows: Tensor) -> Tensor:
+        ctx.rows, ctx.take = rows, take
         terms = functional.embedding(rows, table).sum(dim=-2)
         starts = start[:, None, None].expand(-1, rows.shape[1], 1, -1)
         return torch.cat([starts, terms], dim=2).cumsum(dim=2)
 
     @staticmethod
     def backward(ctx: Any, *outputs: Tensor) -> tuple[Tensor | None, ...]:
-        rows, gradient = ctx.rows, ctx.gradient
         (sums,) = outputs
         # a term counts in every sum after it
         later = sums.flip(2).cumsum(dim=2).flip(2)
         terms = later[:, :, 1:].flatten(0, 2)
-        for column in rows.unbind(-1):
-            gradient.index_add_(0, column.flatten(), terms)
-        padding = gradient.view(len(rows), -1, gradient.shape[-1])
-        padding[:, 0] = 0.0
+        ctx.take([column.flatten() for column in ctx.rows.unbind(-1)], terms)
         return later[:, :, 0].sum(dim=1), None, None, None

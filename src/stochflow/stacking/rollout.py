@@ -44,14 +44,15 @@ def stacked_rollout(sampler: StackedSampler, channel: Channel, draws: Draws, exp
     """Episodes of all runs; every field of the walk is [runs, batch, time]."""
     steps = []
     valid = draws.starts.unsqueeze(-1) <= torch.arange(len(draws.outcomes))
-    for depth, (noise, uniform) in enumerate(zip(draws.intentions, draws.outcomes, strict=True)):
-        behaviour = exploration.behaviour(*sampler.log_policy())
-        intentions = (behaviour / noise).argmax(dim=-1)
-        outcomes = channel.outcomes(intentions, depth, uniform)
-        if draws.anything is not None:
-            outcomes = torch.where(valid[..., depth], outcomes, draws.anything[depth])
-        sampler.advance(outcomes)
-        steps.append((intentions, outcomes, behaviour))
+    with torch.inference_mode():
+        for depth, (noise, uniform) in enumerate(zip(draws.intentions, draws.outcomes, strict=True)):
+            behaviour = exploration.behaviour(*sampler.log_policy())
+            intentions = (behaviour / noise).argmax(dim=-1)
+            outcomes = channel.outcomes(intentions, depth, uniform)
+            if draws.anything is not None:
+                outcomes = torch.where(valid[..., depth], outcomes, draws.anything[depth])
+            sampler.advance(outcomes)
+            steps.append((intentions, outcomes, behaviour))
     intentions, outcomes, behaviour = (torch.stack(column, dim=2) for column in zip(*steps, strict=True))
     chosen = behaviour.gather(-1, intentions.unsqueeze(-1)).squeeze(-1).log()
     return Walk(intentions, outcomes, valid, chosen if draws.anything is None else chosen.masked_fill_(~valid, 0.0))
