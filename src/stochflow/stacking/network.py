@@ -14,6 +14,7 @@ from stochflow.models.flow_network import FlowNetwork
 from stochflow.stacking.descent import RowGradient, StackedDescent, stacked_parameters
 from stochflow.stacking.trunk import StackedTrunk
 
+_Take = Callable[[list[Tensor], Tensor], None]
 _HEADS, _KINDS = ("policy_head", "backward_head", "flow_head"), ("weight", "bias")
 
 
@@ -152,7 +153,7 @@ class _PrefixSums(torch.autograd.Function):
     """Summed embeddings of all prefixes; differentiable in `start`, while `take` is given the table's gradient."""
 
     @staticmethod
-    def forward(ctx: Any, start: Tensor, table: Tensor, take: Callable[[list[Tensor], Tensor], None], rows: Tensor) -> Tensor:
+    def forward(ctx: Any, start: Tensor, table: Tensor, take: _Take, rows: Tensor) -> Tensor:
         ctx.rows, ctx.take = rows, take
         terms = functional.embedding(rows, table).sum(dim=-2)
         starts = start[:, None, None].expand(-1, rows.shape[1], 1, -1)

@@ -1,7 +1,6 @@
 """The objectives of several runs: one loss per run, from networks that are evaluated together."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
 from functools import partial
 from typing import Protocol
 
@@ -16,22 +15,17 @@ from stochflow.objectives.balance import (
     Steps,
     has_written_loss,
     named_moments,
-    observed_paths,
     pulled,
     steps_on,
 )
-from stochflow.objectives.base import Learner, Terms
+from stochflow.objectives.base import Terms
 from stochflow.objectives.divergence import TrajectoryKL
 from stochflow.objectives.entropy import entropy_terms
 from stochflow.objectives.written import Array, Pulls, WrittenPaths
-from stochflow.stacking.dynamics import StackedDynamics
-from stochflow.stacking.network import StackedNetwork
 from stochflow.stacking.recorder import StackedRecorder, StackedWalker
 from stochflow.stacking.rollout import StackedSampler
+from stochflow.stacking.together import Together, flattened, stacked
 from stochflow.trajectory import Trajectories
-
-_COLUMNS = [field.name for field in fields(Trajectories) if field.name != "recorder"]
-_DRAWN_AT_ONCE = 32  # updates whose remembered batches are drawn together
 
 
 class StackedObjective(Protocol):
@@ -47,38 +41,6 @@ class StackedObjective(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class Together:
-    """The parts of all runs that a stacked objective reads; the learners differ in weights, memory and replay."""
-
-    learners: Sequence[Learner]
-    network: StackedNetwork
-    dynamics: StackedDynamics
-
-    def replayed(self, fresh: Sequence[Trajectories], step: int) -> Iterator[tuple[Paths, Tensor]]:
-        """The fresh batches, then remembered ones, as in `Learner.replayed`; see `paths`."""
-        yield self.paths(stacked(fresh), step)
-        size, left = len(fresh[0]), self.learners[0].config.optimiser.updates - 1
-        while left:
-            num = min(left, _DRAWN_AT_ONCE)
-            left -= num
-            # rows are drawn one after the other, so one draw of many batches is many draws of one
-            drawn = [learner.replay.sample(num * size, learner.generators["replay"]) for learner in self.learners]
-            paths, rows = self.paths(stacked(drawn), step)
-            for *columns, part in zip(*(column.split(size, dim=1) for column in (*paths, rows)), strict=True):
-                yield Paths(*columns), part
-
-    def paths(self, batch: Trajectories, step: int) -> tuple[Paths, Tensor]:
-        """What the batches of all runs say by themselves, [runs, batch, ...], and the rows of their k-mers."""
-        paths = observed_paths(self.learners[0], flattened(batch), step)  # rewards and masks are the same for all runs
-        shape = batch.outcomes.shape[:2]
-        return Paths(*(column.unflatten(0, shape) for column in paths)), self.network.rows(batch.outcomes)
-
-    def flat_matrices(self, outcomes: Tensor) -> Array:
-        """log P̂(b|s_t,a) of one run after the other; [runs, batch, t] → [runs·batch or runs, t, K, K]."""
-        return self.dynamics.log_matrices(outcomes).flatten(0, 1).numpy()
-
-
 class _OnPaths:
     """What objectives along paths have in common."""
 
@@ -91,10 +53,11 @@ class _OnPaths:
         self._walker = StackedWalker(self.together.network, batch_size)
         return self._walker, self.together.network.dtype
 
-    def recorder(self, paths: Paths, rows: Tensor, leaves: bool) -> StackedRecorder | None:
+    def recorder(self, paths: Paths, rows: Tensor | None, leaves: bool) -> StackedRecorder | None:
         """The networks at every prefix of paths whose steps are all real; None where autograd has to do it.
 
         Args:
+            rows: of the k-mers, if they are known already.
             leaves: True to have the complete sequences as well.
         """
         walker, self._walker = self._walker, None  # what sampling computed holds until the first update
@@ -105,17 +68,19 @@ class _OnPaths:
             if leaves:
                 walker.finish()
             return walker.recorder
+        rows = network.rows(paths.outcomes) if rows is None else rows
         recorder = StackedRecorder(network, rows.shape[1])
         recorder.grow_all((rows if leaves else rows[:, :, :-1]).permute(3, 2, 0, 1))
         recorder.evaluate()
         return recorder
 
-    def heads(self, outcomes: Tensor, rows: Tensor, backward: bool, flow: bool) -> Heads:
+    def heads(self, outcomes: Tensor, rows: Tensor | None, backward: bool, flow: bool) -> Heads:
         """log π and log F at s_t and log π_B at s_{t+1}, as far as they are asked for; [runs, batch, time, ...]."""
         network = self.together.network
         single, flat = network.single, outcomes.flatten(0, 1)
         runs, batch, time = outcomes.shape
         # without π_B nothing is asked at the end
+        rows = network.rows(outcomes) if rows is None else rows
         features = network.prefix_features(rows if backward else rows[:, :, :-1])
         before = features[:, :, :time].flatten(1, 2)
         allowed = None
@@ -150,7 +115,7 @@ class StackedBalance(_OnPaths):
             yield self._judged(paths, rows) if terms is None else terms
 
     @torch.no_grad()
-    def _written(self, paths: Paths, rows: Tensor) -> Terms | None:
+    def _written(self, paths: Paths, rows: Tensor | None) -> Terms | None:
         """What `written_terms` says of one run, for all of them."""
         config, network, pulls = self._config, self.together.network.single, self._objective.pulls
         if pulls is None or not has_written_loss(config):
@@ -167,7 +132,7 @@ class StackedBalance(_OnPaths):
         apart = values.reshape(len(values), *shape, -1).swapaxes(0, 1)
         return {"loss": torch.from_numpy(losses), **named_moments(apart, None)}
 
-    def _judged(self, paths: Paths, rows: Tensor) -> Terms:
+    def _judged(self, paths: Paths, rows: Tensor | None) -> Terms:
         """The same by autograd, for any loss and any steps."""
         objective, config = self._objective, self._config
 
@@ -205,19 +170,19 @@ class StackedTrajectoryKL(_OnPaths):
 
     def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[Terms]:
         batch = stacked(fresh)
-        paths, rows = self.together.paths(batch, step)
-        terms = self._written(batch, paths, rows, progress)
+        paths = self.together.paths(batch, step)
+        terms = self._written(batch, paths, progress)
         if terms is None:
-            terms = self._judged(batch, paths, rows, progress)
+            terms = self._judged(batch, paths, progress)
         for run, each in enumerate(self._objectives):
             each.note({"reward_adjusted_diff_mean": terms["reward_adjusted_diff_mean"][run]})
         yield terms
 
     @torch.no_grad()
-    def _written(self, batch: Trajectories, paths: Paths, rows: Tensor, progress: float) -> Terms | None:
+    def _written(self, batch: Trajectories, paths: Paths, progress: float) -> Terms | None:
         """What the objective says of one run by a written-out gradient, for all of them; None where there is none."""
         objective, config = self._objectives[0], self._objectives[0].learner.config.objective
-        recorder = self.recorder(paths, rows, leaves=False) if objective.only_divergence else None
+        recorder = self.recorder(paths, None, leaves=False) if objective.only_divergence else None
         if recorder is None:
             return None
         runs, size, length = paths.outcomes.shape
@@ -226,7 +191,8 @@ class StackedTrajectoryKL(_OnPaths):
         log_reward = paths.log_reward.flatten().numpy()
         losses, residuals = objective.pulled(written, flattened(batch), log_reward, log_matrices, runs)
         recorder.pull(written.gradient)
-        log_policy, divergence = torch.from_numpy(written.log_policy).unflatten(0, (runs, size)), torch.from_numpy(losses)
+        log_policy = torch.from_numpy(written.log_policy).unflatten(0, (runs, size))
+        divergence = torch.from_numpy(losses)
         entropy = vmap(lambda each, weights: entropy_terms(each, weights, config, progress))
         found = entropy(log_policy, paths.valid.to(log_policy.dtype))
         residual = torch.from_numpy(residuals).view(runs, size)
@@ -239,24 +205,13 @@ class StackedTrajectoryKL(_OnPaths):
             "reward_adjusted_diff_std": residual.std(dim=1, correction=0),
         }
 
-    def _judged(self, batch: Trajectories, paths: Paths, rows: Tensor, progress: float) -> Terms:
+    def _judged(self, batch: Trajectories, paths: Paths, progress: float) -> Terms:
         """The same by autograd, for any steps and with a gradient of the entropy."""
         objective = self._objectives[0]
 
         def terms_of(paths: Paths, log_policy: Tensor, log_matrices: Tensor, log_behaviour: Tensor) -> Terms:
             return objective.path_terms(paths, log_policy, log_matrices, log_behaviour, progress)
 
-        log_policy = self.heads(paths.outcomes, rows, backward=False, flow=False).log_policy
+        log_policy = self.heads(paths.outcomes, None, backward=False, flow=False).log_policy
         log_matrices = self.together.dynamics.log_matrices(paths.outcomes)
         return vmap(terms_of)(paths, log_policy, log_matrices, batch.log_behaviour)
-
-
-def stacked(batches: Sequence[Trajectories]) -> Trajectories:
-    """Batches of equal size as one with the runs in front of every field."""
-    columns = {name: torch.stack([getattr(batch, name) for batch in batches]) for name in _COLUMNS}
-    return Trajectories(**columns, recorder=None)
-
-
-def flattened(batch: Trajectories) -> Trajectories:
-    """The batches of all runs one after the other; [runs, batch, ...] → [runs·batch, ...]."""
-    return Trajectories(**{name: getattr(batch, name).flatten(0, 1) for name in _COLUMNS}, recorder=None)

@@ -1,4 +1,4 @@
-"""The networks of several runs at the prefixes of their batches, with the gradient written out, and sampling by them."""
+"""The networks of several runs at the prefixes of their batches with the gradient written out, and their sampling."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -15,7 +15,7 @@ class StackedSampler(Protocol):
     """Walks the prefixes of all runs forward, one token at a time."""
 
     def log_policy(self) -> tuple[Tensor, Tensor | None]:
-        """log π(·|s) at the current prefixes, up to a constant, and the intentions that are allowed; [runs, batch, K]."""
+        """log π(·|s) at the current prefixes, up to a constant, and which intentions are allowed; [runs, batch, K]."""
 
     def advance(self, outcomes: Tensor) -> None:
         """Append one token per row, [runs, batch]."""
