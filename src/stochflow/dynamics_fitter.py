@@ -54,7 +54,7 @@ class DynamicsFitter:
 
     def counts(self, fresh: Trajectories) -> Iterator[Tensor]:
         """Transition counts of the rounds of a step, as many at once as memory allows, [rounds, L, K, K]."""
-        for intentions, outcomes, valid in self._steps(fresh):
+        for intentions, outcomes, valid in self.steps(fresh):
             yield transition_counts(intentions, outcomes, valid, self._learner.network.num_tokens)
 
     def _update(self, batch: Trajectories, descent: Descent, learning_rate: float) -> float:
@@ -77,7 +77,7 @@ class DynamicsFitter:
         for _ in range(self._config.rounds):
             yield self._learner.replay.sample(self._config.sample_size, self._learner.generators["replay"])
 
-    def _steps(self, fresh: Trajectories) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    def steps(self, fresh: Trajectories) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Intentions, outcomes and which steps are real, as many rounds at once as memory allows, [rounds, num, L]."""
         config, learner = self._config, self._learner
         if not config.off_policy:

@@ -66,6 +66,8 @@ def assert_equal_records(expected: Record, found: Record) -> None:
         ("sgfn-tb", {"objective": {"backward": "uniform", "loss": "linex"}, "dynamics": {"depends_on": "intention"}}),
         ("sgfn-db", {"dynamics": {"depends_on": "state"}}),
         ("sgfn-db", {"dynamics": {"off_policy": False}}),
+        ("sgfn-db", {"model": {"kmers": [3, 1], "width": 16}}),
+        ("sgfn-kl-trajectory", {"dynamics": {"depends_on": "state"}}),
         ("sgfn-kl-trajectory", {"dynamics": {"kind": "known"}, "objective": {"lambda_ratio": 0.1}}),
         ("sgfn-kl-trajectory", {"exploration": {"epsilon": 0.2}, "model": {"kmers": [2, 1], "width": 16}}),
         ("gfn-tb", {"task": "tfbind8", "constraints": {"forbid": ["AA"]}}),

@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -249,7 +249,11 @@ class PathBalance(Balance):
         """What the residuals of these steps cost, a scalar."""
 
 
-@quietly()
+def has_written_loss(config: ObjectiveConfig) -> bool:
+    """True where the gradient of a loss along paths of real steps can be written out."""
+    return config.loss == "squared" and (config.path == "realised" or config.backward != "posterior")
+
+
 def written_terms(learner: Learner, batch: Trajectories, step: int, pulls: Callable[[Array], Pulls]) -> Terms | None:
     """What `PathBalance.step_terms` says of trajectories, by a written-out gradient; None where there is none.
 
@@ -257,27 +261,45 @@ def written_terms(learner: Learner, batch: Trajectories, step: int, pulls: Calla
         pulls: of the five terms of all steps, [5, batch, time].
     """
     config, network = learner.config.objective, learner.network
-    realised = config.path == "realised"
-    learned = not realised and config.backward == "learned"
-    if config.loss != "squared" or not (realised or config.backward != "posterior"):
+    if not has_written_loss(config):
         return None
-    recorder = learner.recorder(batch, leaves=learned)
+    realised = config.path == "realised"
+    recorder = learner.recorder(batch, leaves=not realised and config.backward == "learned")
     if recorder is None:
         return None
     paths = observed_paths(learner, batch, step)
+    written = WrittenPaths(recorder.rows(), network.num_tokens, network.length)
+    log_matrices = None if realised else learner.log_dynamics(paths.outcomes).numpy()
+    loss, values = pulled(written, config, paths, log_matrices, pulls)
+    return {"loss": recorder.loss(loss, torch.from_numpy(written.gradient)), **named_moments(values, None)}
+
+
+@quietly()
+def pulled(
+    written: WrittenPaths,
+    config: ObjectiveConfig,
+    paths: Paths,
+    log_matrices: Array | None,
+    pulls: Callable[[Array], Pulls],
+) -> tuple[Any, Array]:
+    """The loss that `pulls` finds, and the five terms of all steps, [5, batch, time]; the gradient goes into `written`.
+
+    Args:
+        log_matrices: log P̂(b|s_t,a), [batch, runs or 1, time, K, K]; None on the realised path.
+    """
     intentions, outcomes = paths.intentions.numpy(), paths.outcomes.numpy()
-    actions = outcomes if realised else intentions
-    written = WrittenPaths(recorder, network.num_tokens, network.length)
+    actions = outcomes if log_matrices is None else intentions
+    learned = log_matrices is not None and config.backward == "learned"
     log_flow = written.log_flow
     values = np.zeros((len(_FIVE), *log_flow.shape), log_flow.dtype)
     values[0], values[1] = log_flow, written.log_forward(actions)
     values[3, :, :-1], values[3, :, -1] = log_flow[:, 1:], paths.log_reward.numpy()
-    if not realised:
-        values[2] = written.log_dynamics(learner.log_dynamics(paths.outcomes).numpy(), intentions, outcomes)
-        values[4] = written.log_backward(intentions) if learned else -math.log(network.num_tokens)
+    if log_matrices is not None:
+        values[2] = written.log_dynamics(log_matrices, intentions, outcomes)
+        values[4] = written.log_backward(intentions) if learned else -math.log(written.num_tokens)
     loss, ratio, flow = pulls(values)
     written.pull_forward(ratio, actions)
     written.pull_flow(flow)
     if learned:
         written.pull_backward(-ratio, intentions)
-    return {"loss": written.loss(loss), **named_moments(values, None)}
+    return loss, values

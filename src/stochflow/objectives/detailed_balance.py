@@ -3,6 +3,8 @@
 On the intended path it is SGFN-DB, with the world's dynamics in the balance; on the realised path the ordinary GFN-DB.
 """
 
+import math
+
 import numpy as np
 from torch import Tensor
 
@@ -21,13 +23,13 @@ def db_residual(
 
 
 def db_pulls(values: Array) -> Pulls:
-    """Mean of δ² over steps that are all real with its gradient; the five terms of all steps, [5, batch, time]."""
+    """Mean of δ² over steps that are all real with its gradient; the five terms of all steps, [5, ..., batch, time]."""
     log_flow, log_forward, log_dynamics, log_next_flow, log_backward = values
     residual = log_flow + log_forward + log_dynamics - log_next_flow - log_backward
-    pull = (2.0 / residual.size) * residual
+    pull = (2.0 / math.prod(residual.shape[-2:])) * residual
     flow = pull.copy()
-    flow[:, 1:] -= pull[:, :-1]  # the next state of a step is where the following one begins
-    return Pulls(float(np.square(residual).mean()), pull, flow)
+    flow[..., 1:] -= pull[..., :-1]  # the next state of a step is where the following one begins
+    return Pulls(np.square(residual).mean(axis=(-2, -1)), pull, flow)
 
 
 class DetailedBalance(PathBalance):

@@ -13,7 +13,7 @@ from stochflow.objectives.base import ARITHMETIC, Objective, Terms
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.flows import child_flows
 from stochflow.objectives.losses import balance_loss
-from stochflow.objectives.written import WrittenPaths, log_softmax, log_sum, quietly
+from stochflow.objectives.written import Array, WrittenPaths, log_softmax, log_sum, quietly
 from stochflow.rollout import Sampler, policy_sampler
 from stochflow.trajectory import Trajectories
 
@@ -71,9 +71,7 @@ class TrajectoryKL(Objective):
         learner = self.learner
         intentions, outcomes = fresh.intentions.to(learner.device), fresh.outcomes.to(learner.device)
         log_reward = learner.log_rewards(fresh.outcomes, fresh.scores, step).float().to(learner.device)
-        config = learner.config.objective
-        only_divergence = config.lambda_ratio == 0.0 and config.lambda_dynamics == 0.0
-        recorder = learner.recorder(fresh, leaves=False) if only_divergence else None
+        recorder = learner.recorder(fresh, leaves=False) if self.only_divergence else None
         if recorder is not None:
             terms = self._written_terms(fresh, recorder, log_reward, progress)
             self.note(terms)
@@ -85,6 +83,12 @@ class TrajectoryKL(Objective):
         terms = self.path_terms(paths, log_policy, learner.log_dynamics(outcomes), log_behaviour, progress)
         self.note(terms)
         yield terms
+
+    @property
+    def only_divergence(self) -> bool:
+        """True where nothing else has a gradient."""
+        config = self.learner.config.objective
+        return config.lambda_ratio == 0.0 and config.lambda_dynamics == 0.0
 
     def path_terms(
         self, paths: Paths, log_policy: Tensor, log_matrices: Tensor, log_behaviour: Tensor, progress: float
@@ -112,25 +116,13 @@ class TrajectoryKL(Objective):
             "reward_adjusted_diff_std": residual.std(correction=0),
         }
 
-    @quietly()
     def _written_terms(self, fresh: Trajectories, recorder: Recorder, log_reward: Tensor, progress: float) -> Terms:
         """What `path_terms` says where only the divergence has a gradient, by one that is written out."""
         learner = self.learner
-        written = WrittenPaths(recorder, learner.network.num_tokens, learner.network.length)
+        written = WrittenPaths(recorder.rows(), learner.network.num_tokens, learner.network.length)
         log_matrices = learner.log_dynamics(fresh.outcomes).numpy()
-        joint = written.log_policy + written.log_likelihood(log_matrices, fresh.outcomes.numpy())
-        log_marginals = log_sum(joint)
-        residual = log_reward.numpy() - np.add.reduce(log_marginals, axis=-1)
-        weights = np.full_like(residual, 1.0 / len(residual))
-        if self._explores():
-            log_weights = written.log_forward(fresh.intentions.numpy()) - fresh.log_behaviour.numpy()
-            weights = log_softmax(log_weights.sum(axis=-1).astype(residual.dtype))[1]
-        centred = residual - weights @ residual
-        pull = weights * centred * (len(residual) / max(len(residual) - 1, 1))
-        written.pull_forward(
-            np.repeat(-pull[:, None], log_marginals.shape[1], axis=1), np.exp(joint - log_marginals[..., None])
-        )
-        divergence = written.loss(float(pull @ centred) / 2.0)
+        loss, residual = self.pulled(written, fresh, log_reward.numpy(), log_matrices)
+        divergence = recorder.loss(float(loss[0]), torch.from_numpy(written.gradient))
         log_policy = torch.from_numpy(written.log_policy)
         entropy = entropy_terms(log_policy, fresh.valid.to(log_policy.dtype), learner.config.objective, progress)
         return {
@@ -141,6 +133,36 @@ class TrajectoryKL(Objective):
             "reward_adjusted_diff_mean": log_policy.new_tensor(residual.mean()),
             "reward_adjusted_diff_std": log_policy.new_tensor(residual.std()),
         }
+
+    @quietly()
+    def pulled(
+        self, written: WrittenPaths, batch: Trajectories, log_reward: Array, log_matrices: Array, num_runs: int = 1
+    ) -> tuple[Array, Array]:
+        """The divergence of each of so many runs that follow one another in a batch, and log R − Σ log M.
+
+        The gradient goes into `written`.
+
+        Returns:
+            [runs] and [batch].
+        """
+        joint = written.log_policy + written.log_likelihood(log_matrices, batch.outcomes.numpy())
+        log_marginals = log_sum(joint)
+        residual = log_reward - np.add.reduce(log_marginals, axis=-1)
+        weights = np.full_like(residual, num_runs / len(residual))
+        runs = np.split(np.arange(len(residual)), num_runs)
+        if self._explores():
+            log_weights = written.log_forward(batch.intentions.numpy()) - batch.log_behaviour.numpy()
+            log_weights = log_weights.sum(axis=-1).astype(residual.dtype)
+            weights = log_softmax(log_weights.reshape(num_runs, -1))[1].reshape(-1)
+        pull, losses = np.empty_like(residual), np.empty(num_runs, residual.dtype)
+        for number, run in enumerate(runs):
+            centred = residual[run] - weights[run] @ residual[run]
+            pull[run] = weights[run] * centred * (len(run) / max(len(run) - 1, 1))
+            losses[number] = float(pull[run] @ centred) / 2.0
+        written.pull_forward(
+            np.repeat(-pull[:, None], log_marginals.shape[1], axis=1), np.exp(joint - log_marginals[..., None])
+        )
+        return losses, residual
 
     def note(self, terms: Terms) -> None:
         """Keep what `log_z` needs of the terms of the last batch."""

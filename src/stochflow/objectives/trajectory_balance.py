@@ -34,14 +34,16 @@ def tb_residual(log_flows: Tensor, log_ratio: Tensor, valid: Tensor | None) -> T
 
 
 def tb_pulls(values: Array) -> Pulls:
-    """Mean of δ² over paths of real steps with its gradient; the five terms of all steps, [5, batch, time]."""
+    """Mean of δ² over paths of real steps with its gradient; the five terms of all steps, [5, ..., batch, time]."""
     log_flow, log_forward, log_dynamics, log_next_flow, log_backward = values
     log_ratio = log_forward + log_dynamics - log_backward
-    residual = log_flow[:, 0] + np.add.reduce(log_ratio, axis=-1) - log_next_flow[:, -1]
-    pull = (2.0 / len(residual)) * residual
+    residual = log_flow[..., 0] + np.add.reduce(log_ratio, axis=-1) - log_next_flow[..., -1]
+    size = residual.shape[-1]
+    pull = (2.0 / size) * residual
     flow = np.zeros_like(log_flow)
-    flow[:, 0] = pull
-    return Pulls(float(residual @ residual) / len(residual), np.repeat(pull[:, None], flow.shape[1], axis=1), flow)
+    flow[..., 0] = pull
+    squares = (residual[..., None, :] @ residual[..., None])[..., 0, 0]
+    return Pulls(squares / size, np.repeat(pull[..., None], flow.shape[-1], axis=-1), flow)
 
 
 class TrajectoryBalance(PathBalance):

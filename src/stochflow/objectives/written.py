@@ -10,10 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-
-from stochflow.models.recorder import Recorder
 
 Array = npt.NDArray[Any]
 
@@ -42,12 +38,12 @@ class Pulls(NamedTuple):
     """A loss of whole paths and its gradient.
 
     Attributes:
-        loss: a scalar.
+        loss: a scalar, or one number per run where several are judged together, [runs].
         ratio: in log π + log P̂ − log π_B of every step, [batch, time].
         flow: in log F of every state but the last, [batch, time].
     """
 
-    loss: float
+    loss: Any
     ratio: Array
     flow: Array
 
@@ -58,15 +54,16 @@ class WrittenPaths:
     Attributes:
         log_policy: log π(·|s_t), [batch, time, K].
         log_flow: log F(s_t), [batch, time].
+        gradient: what is known of it, in the shape of `rows`.
     """
 
-    def __init__(self, recorder: Recorder, num_tokens: int, length: int) -> None:
-        self._recorder, self._num_tokens, self._length = recorder, num_tokens, length
-        self._rows = recorder.rows()
+    def __init__(self, rows: Array, num_tokens: int, length: int) -> None:
+        """The three heads side by side, [batch, levels, n]."""
+        self._rows, self.num_tokens, self._length = rows, num_tokens, length
         self.log_policy, self._policy = log_softmax(self._rows[:, :length, :num_tokens])
         left = np.arange(length, 0, -1, dtype=np.float32)  # the precision in which the network counts completions
         self.log_flow = self._rows[:, :length, -1] + left * np.float32(math.log(num_tokens))
-        self._gradient = np.zeros_like(self._rows)
+        self.gradient = np.zeros_like(self._rows)
         self._places = np.arange(len(self._rows))[:, None], np.arange(length)
 
     def log_forward(self, actions: Array) -> Array:
@@ -75,17 +72,17 @@ class WrittenPaths:
 
     def log_backward(self, intentions: Array) -> Array:
         """log π_B(a_t|s_{t+1}); [batch, time] → [batch, time]."""
-        num = self._num_tokens
+        num = self.num_tokens
         log_backward, self._backward = log_softmax(self._rows[:, 1:, num : 2 * num])
         return self._chosen(log_backward, intentions)
 
     def log_dynamics(self, log_matrices: Array, intentions: Array, outcomes: Array) -> Array:
-        """log P̂(b_t|s_t,a_t); [batch or 1, time, K, K], [batch, time] twice → [batch, time]."""
-        return log_matrices[self._places[0] % len(log_matrices), self._places[1], intentions, outcomes]
+        """log P̂(b_t|s_t,a_t); [batch, runs or 1, time, K, K], [batch, time] twice → [batch, time]."""
+        return log_matrices[self._tables(log_matrices), self._places[1], intentions, outcomes]
 
     def log_likelihood(self, log_matrices: Array, outcomes: Array) -> Array:
-        """log P̂(b_t|s_t,a) of every intention a; [batch or 1, time, K, K], [batch, time] → [batch, time, K]."""
-        return log_matrices[self._places[0] % len(log_matrices), self._places[1], :, outcomes]
+        """log P̂(b_t|s_t,a) of every intention a; [batch, runs or 1, time, K, K], [batch, time] → [batch, time, K]."""
+        return log_matrices[self._tables(log_matrices), self._places[1], :, outcomes]
 
     def pull_forward(self, pull: Array, choice: Array) -> None:
         """Add the gradient of Σ pull·log Σ_a π(a|s_t)·w(a), where `choice` is the share of each a in the sum.
@@ -94,21 +91,21 @@ class WrittenPaths:
             pull: [batch, time].
             choice: [batch, time, K], or the one intention there is, [batch, time].
         """
-        into = self._gradient[:, : self._length, : self._num_tokens]
+        into = self.gradient[:, : self._length, : self.num_tokens]
         self._pull(into, pull, choice, self._policy)
 
     def pull_backward(self, pull: Array, intentions: Array) -> None:
         """The same for log π_B(a_t|s_{t+1})."""
-        into = self._gradient[:, 1:, self._num_tokens : 2 * self._num_tokens]
+        into = self.gradient[:, 1:, self.num_tokens : 2 * self.num_tokens]
         self._pull(into, pull, intentions, self._backward)
 
     def pull_flow(self, pull: Array) -> None:
         """The same for log F(s_t)."""
-        self._gradient[:, : self._length, -1] += pull
+        self.gradient[:, : self._length, -1] += pull
 
-    def loss(self, value: float) -> Tensor:
-        """A scalar of this value, whose gradient is the one found here."""
-        return self._recorder.loss(value, torch.from_numpy(self._gradient))
+    def _tables(self, log_matrices: Array) -> Array:
+        """Which of the tables is that of a row, where runs follow one another, [batch, 1]."""
+        return self._places[0] * len(log_matrices) // len(self._rows)
 
     def _pull(self, into: Array, pull: Array, choice: Array, policy: Array) -> None:
         into -= pull[..., None] * policy

@@ -1,7 +1,7 @@
 """The objectives of several runs: one loss per run, from networks that are evaluated together."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -9,16 +9,23 @@ from torch import Tensor
 from torch.func import vmap
 
 from stochflow.models.flow_network import Heads
-from stochflow.objectives.balance import PathBalance, Paths, Steps, named_moments, observed_paths, steps_on
-from stochflow.objectives.base import Learner, Terms
+from stochflow.objectives.balance import (
+    PathBalance,
+    Paths,
+    Steps,
+    has_written_loss,
+    named_moments,
+    pulled,
+    steps_on,
+)
+from stochflow.objectives.base import Terms
 from stochflow.objectives.divergence import TrajectoryKL
-from stochflow.stacking.dynamics import StackedDynamics
-from stochflow.stacking.network import StackedNetwork, StackedWalker
+from stochflow.objectives.entropy import entropy_terms
+from stochflow.objectives.written import Array, Pulls, WrittenPaths
+from stochflow.stacking.recorder import StackedRecorder, StackedWalker
 from stochflow.stacking.rollout import StackedSampler
+from stochflow.stacking.together import Together, flattened, stacked
 from stochflow.trajectory import Trajectories
-
-_COLUMNS = [field.name for field in fields(Trajectories) if field.name != "recorder"]
-_DRAWN_AT_ONCE = 32  # updates whose remembered batches are drawn together
 
 
 class StackedObjective(Protocol):
@@ -28,80 +35,53 @@ class StackedObjective(Protocol):
         """Where training trajectories come from, and the precision of its policy."""
 
     def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[Terms]:
-        """Terms [runs], one dictionary per parameter update; each is computed after the update before it."""
+        """Terms [runs], one dictionary per parameter update; each is computed after the update before it.
 
-
-@dataclass(frozen=True)
-class Together:
-    """The parts of all runs that a stacked objective reads; the learners differ in weights, memory and replay."""
-
-    learners: Sequence[Learner]
-    network: StackedNetwork
-    dynamics: StackedDynamics
-
-    def replayed(self, fresh: Sequence[Trajectories], step: int) -> Iterator[tuple[Paths, Tensor]]:
-        """The fresh batches, then remembered ones, as in `Learner.replayed`; see `paths`."""
-        yield self.paths(stacked(fresh), step)
-        size, left = len(fresh[0]), self.learners[0].config.optimiser.updates - 1
-        while left:
-            num = min(left, _DRAWN_AT_ONCE)
-            left -= num
-            # rows are drawn one after the other, so one draw of many batches is many draws of one
-            drawn = [learner.replay.sample(num * size, learner.generators["replay"]) for learner in self.learners]
-            paths, rows = self.paths(stacked(drawn), step)
-            for *columns, part in zip(*(column.split(size, dim=1) for column in (*paths, rows)), strict=True):
-                yield Paths(*columns), part
-
-    def paths(self, batch: Trajectories, step: int) -> tuple[Paths, Tensor]:
-        """What the batches of all runs say by themselves, [runs, batch, ...], and the rows of their k-mers."""
-        flat = Trajectories(**{name: getattr(batch, name).flatten(0, 1) for name in _COLUMNS}, recorder=None)
-        paths = observed_paths(self.learners[0], flat, step)  # rewards and masks are the same for all runs
-        shape = batch.outcomes.shape[:2]
-        return Paths(*(column.unflatten(0, shape) for column in paths)), self.network.rows(batch.outcomes)
-
-
-class NetworkWalk:
-    """Sampling from the policy networks."""
-
-    def __init__(self, network: StackedNetwork, batch_size: int) -> None:
-        self._walker = StackedWalker(network, batch_size)
-
-    def recorded(self) -> list[Tensor]:
-        """See `StackedWalker.recorded`."""
-        return self._walker.recorded()
-
-    def log_policy(self) -> tuple[Tensor, Tensor | None]:
-        allowed = self._walker.allowed
-        return self._walker.log_policy(allowed), allowed
-
-    def advance(self, outcomes: Tensor) -> None:
-        self._walker.advance(outcomes)
+        A loss that autograd knows nothing of has given the weights its gradient already.
+        """
 
 
 class _OnPaths:
     """What objectives along paths have in common."""
 
-    _walk: NetworkWalk | None = None
+    _walker: StackedWalker | None = None
 
     def __init__(self, together: Together) -> None:
         self.together = together
 
     def sampler(self, batch_size: int) -> tuple[StackedSampler, torch.dtype]:
-        self._walk = NetworkWalk(self.together.network, batch_size)
-        return self._walk, self.together.network.dtype
+        self._walker = StackedWalker(self.together.network, batch_size)
+        return self._walker, self.together.network.dtype
 
-    def heads(self, outcomes: Tensor, rows: Tensor, backward: bool, flow: bool, fresh: bool) -> Heads:
-        """log π and log F at s_t and log π_B at s_{t+1}, as far as they are asked for; [runs, batch, time, ...].
+    def recorder(self, paths: Paths, rows: Tensor | None, leaves: bool) -> StackedRecorder | None:
+        """The networks at every prefix of paths whose steps are all real; None where autograd has to do it.
 
         Args:
-            fresh: True for what was sampled last, before any update.
+            rows: of the k-mers, if they are known already.
+            leaves: True to have the complete sequences as well.
         """
+        walker, self._walker = self._walker, None  # what sampling computed holds until the first update
+        network = self.together.network
+        if network.single.mask is not None or not paths.valid.numpy().all():
+            return None
+        if walker is not None:
+            if leaves:
+                walker.finish()
+            return walker.recorder
+        rows = network.rows(paths.outcomes) if rows is None else rows
+        recorder = StackedRecorder(network, rows.shape[1])
+        recorder.grow_all((rows if leaves else rows[:, :, :-1]).permute(3, 2, 0, 1))
+        recorder.evaluate()
+        return recorder
+
+    def heads(self, outcomes: Tensor, rows: Tensor | None, backward: bool, flow: bool) -> Heads:
+        """log π and log F at s_t and log π_B at s_{t+1}, as far as they are asked for; [runs, batch, time, ...]."""
         network = self.together.network
         single, flat = network.single, outcomes.flatten(0, 1)
         runs, batch, time = outcomes.shape
         # without π_B nothing is asked at the end
-        known = self._walk.recorded() if fresh and not backward and self._walk is not None else None
-        features = network.prefix_features(rows if backward else rows[:, :, :-1], known)
+        rows = network.rows(outcomes) if rows is None else rows
+        features = network.prefix_features(rows if backward else rows[:, :, :-1])
         before = features[:, :, :time].flatten(1, 2)
         allowed = None
         if single.mask is not None:
@@ -125,11 +105,36 @@ class StackedBalance(_OnPaths):
 
     def __init__(self, together: Together, objectives: Sequence[PathBalance]) -> None:
         super().__init__(together)
-        self._objective = objectives[0]
+        self._objective, self._config = objectives[0], objectives[0].learner.config.objective
+        self._realised = self._config.path == "realised"
+        self._backward = not self._realised and self._config.backward == "learned"
 
     def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[Terms]:
-        objective, config = self._objective, self._objective.learner.config.objective
-        realised = config.path == "realised"
+        for paths, rows in self.together.replayed(fresh, step):
+            terms = self._written(paths, rows)
+            yield self._judged(paths, rows) if terms is None else terms
+
+    @torch.no_grad()
+    def _written(self, paths: Paths, rows: Tensor | None) -> Terms | None:
+        """What `written_terms` says of one run, for all of them."""
+        config, network, pulls = self._config, self.together.network.single, self._objective.pulls
+        if pulls is None or not has_written_loss(config):
+            return None
+        recorder = self.recorder(paths, rows, leaves=self._backward)
+        if recorder is None:
+            return None
+        written = WrittenPaths(recorder.rows(), network.num_tokens, network.length)
+        shape = paths.outcomes.shape[:2]
+        flat = Paths(*(column.flatten(0, 1) for column in paths))
+        log_matrices = None if self._realised else self.together.flat_matrices(paths.outcomes)
+        losses, values = pulled(written, config, flat, log_matrices, partial(pulls_apart, pulls, shape[0]))
+        recorder.pull(written.gradient)
+        apart = values.reshape(len(values), *shape, -1).swapaxes(0, 1)
+        return {"loss": torch.from_numpy(losses), **named_moments(apart, None)}
+
+    def _judged(self, paths: Paths, rows: Tensor | None) -> Terms:
+        """The same by autograd, for any loss and any steps."""
+        objective, config = self._objective, self._config
 
         def judged(*columns: Tensor) -> tuple[Tensor, Tensor]:
             steps = Steps(*columns)
@@ -138,18 +143,22 @@ class StackedBalance(_OnPaths):
         def aware(paths: Paths, heads: Heads, log_matrices: Tensor) -> tuple[Tensor, Tensor]:
             return judged(*vars(steps_on(config, paths, heads, log_matrices)).values())
 
-        backward = not realised and config.backward == "learned"
-        for number, (paths, rows) in enumerate(self.together.replayed(fresh, step)):
-            heads = self.heads(paths.outcomes, rows, backward, flow=True, fresh=number == 0)
-            if realised:  # steps know nothing of runs, so only what is averaged over them needs to be mapped
-                flat = [[column.flatten(0, 1) for column in each] for each in (paths, heads)]
-                steps = steps_on(config, Paths(*flat[0]), Heads(*flat[1]), None)
-                shape = paths.outcomes.shape[:2]
-                losses, values = vmap(judged)(*(column.unflatten(0, shape) for column in vars(steps).values()))
-            else:
-                log_matrices = self.together.dynamics.log_matrices(paths.outcomes)
-                losses, values = vmap(aware)(paths, heads, log_matrices)
-            yield {"loss": losses, **named_moments(values, paths.valid)}
+        heads = self.heads(paths.outcomes, rows, self._backward, flow=True)
+        if self._realised:  # steps know nothing of runs, so only what is averaged over them needs to be mapped
+            flat = [[column.flatten(0, 1) for column in each] for each in (paths, heads)]
+            steps = steps_on(config, Paths(*flat[0]), Heads(*flat[1]), None)
+            shape = paths.outcomes.shape[:2]
+            losses, values = vmap(judged)(*(column.unflatten(0, shape) for column in vars(steps).values()))
+        else:
+            log_matrices = self.together.dynamics.log_matrices(paths.outcomes)
+            losses, values = vmap(aware)(paths, heads, log_matrices)
+        return {"loss": losses, **named_moments(values, paths.valid)}
+
+
+def pulls_apart(pulls: Callable[[Array], Pulls], num_runs: int, values: Array) -> Pulls:
+    """The pulls of runs that follow one another in a batch, each for itself; the five terms, [5, runs·batch, time]."""
+    found = pulls(values.reshape(len(values), num_runs, -1, values.shape[-1]))
+    return Pulls(found.loss, found.ratio.reshape(values.shape[1:]), found.flow.reshape(values.shape[1:]))
 
 
 class StackedTrajectoryKL(_OnPaths):
@@ -160,22 +169,49 @@ class StackedTrajectoryKL(_OnPaths):
         self._objectives = objectives
 
     def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[Terms]:
+        batch = stacked(fresh)
+        paths = self.together.paths(batch, step)
+        terms = self._written(batch, paths, progress)
+        if terms is None:
+            terms = self._judged(batch, paths, progress)
+        for run, each in enumerate(self._objectives):
+            each.note({"reward_adjusted_diff_mean": terms["reward_adjusted_diff_mean"][run]})
+        yield terms
+
+    @torch.no_grad()
+    def _written(self, batch: Trajectories, paths: Paths, progress: float) -> Terms | None:
+        """What the objective says of one run by a written-out gradient, for all of them; None where there is none."""
+        objective, config = self._objectives[0], self._objectives[0].learner.config.objective
+        recorder = self.recorder(paths, None, leaves=False) if objective.only_divergence else None
+        if recorder is None:
+            return None
+        runs, size, length = paths.outcomes.shape
+        written = WrittenPaths(recorder.rows(), self.together.network.single.num_tokens, length)
+        log_matrices = self.together.flat_matrices(paths.outcomes)
+        log_reward = paths.log_reward.flatten().numpy()
+        losses, residuals = objective.pulled(written, flattened(batch), log_reward, log_matrices, runs)
+        recorder.pull(written.gradient)
+        log_policy = torch.from_numpy(written.log_policy).unflatten(0, (runs, size))
+        divergence = torch.from_numpy(losses)
+        entropy = vmap(lambda each, weights: entropy_terms(each, weights, config, progress))
+        found = entropy(log_policy, paths.valid.to(log_policy.dtype))
+        residual = torch.from_numpy(residuals).view(runs, size)
+        return {
+            "loss": divergence,
+            "kl_loss": divergence,
+            "log_entropy_ratio": found.log_ratio,
+            "dynamics_loss": found.dynamics,
+            "reward_adjusted_diff_mean": residual.mean(dim=1),
+            "reward_adjusted_diff_std": residual.std(dim=1, correction=0),
+        }
+
+    def _judged(self, batch: Trajectories, paths: Paths, progress: float) -> Terms:
+        """The same by autograd, for any steps and with a gradient of the entropy."""
         objective = self._objectives[0]
 
         def terms_of(paths: Paths, log_policy: Tensor, log_matrices: Tensor, log_behaviour: Tensor) -> Terms:
             return objective.path_terms(paths, log_policy, log_matrices, log_behaviour, progress)
 
-        batch = stacked(fresh)
-        paths, rows = self.together.paths(batch, step)
-        log_policy = self.heads(paths.outcomes, rows, backward=False, flow=False, fresh=True).log_policy
+        log_policy = self.heads(paths.outcomes, None, backward=False, flow=False).log_policy
         log_matrices = self.together.dynamics.log_matrices(paths.outcomes)
-        terms = vmap(terms_of)(paths, log_policy, log_matrices, batch.log_behaviour)
-        for run, each in enumerate(self._objectives):
-            each.note({name: term[run] for name, term in terms.items()})
-        yield terms
-
-
-def stacked(batches: Sequence[Trajectories]) -> Trajectories:
-    """Batches of equal size as one with the runs in front of every field."""
-    columns = {name: torch.stack([getattr(batch, name) for batch in batches]) for name in _COLUMNS}
-    return Trajectories(**columns, recorder=None)
+        return vmap(terms_of)(paths, log_policy, log_matrices, batch.log_behaviour)

@@ -15,7 +15,7 @@ class StackedSampler(Protocol):
     """Walks the prefixes of all runs forward, one token at a time."""
 
     def log_policy(self) -> tuple[Tensor, Tensor | None]:
-        """log π(·|s) at the current prefixes and the intentions that are allowed, both [runs, batch, K]."""
+        """log π(·|s) at the current prefixes, up to a constant, and which intentions are allowed; [runs, batch, K]."""
 
     def advance(self, outcomes: Tensor) -> None:
         """Append one token per row, [runs, batch]."""
@@ -43,18 +43,19 @@ class Draws:
 def stacked_rollout(sampler: StackedSampler, channel: Channel, draws: Draws, exploration: Exploration) -> Walk:
     """Episodes of all runs; every field of the walk is [runs, batch, time]."""
     steps = []
-    for depth, (noise, uniform) in enumerate(zip(draws.intentions, draws.outcomes, strict=True)):
-        behaviour = exploration.behaviour(*sampler.log_policy())
-        intentions = (behaviour / noise).argmax(dim=-1)
-        outcomes = channel.outcomes(intentions, depth, uniform)
-        valid = draws.starts <= depth
-        chosen = behaviour.gather(-1, intentions.unsqueeze(-1)).squeeze(-1).log()
-        if draws.anything is not None:
-            outcomes = torch.where(valid, outcomes, draws.anything[depth])
-            chosen = torch.where(valid, chosen, 0.0)
-        sampler.advance(outcomes)
-        steps.append((intentions, outcomes, valid, chosen))
-    return Walk(*(torch.stack(column, dim=-1) for column in zip(*steps, strict=True)))
+    valid = draws.starts.unsqueeze(-1) <= torch.arange(len(draws.outcomes))
+    with torch.inference_mode():
+        for depth, (noise, uniform) in enumerate(zip(draws.intentions, draws.outcomes, strict=True)):
+            behaviour = exploration.behaviour(*sampler.log_policy())
+            intentions = (behaviour / noise).argmax(dim=-1)
+            outcomes = channel.outcomes(intentions, depth, uniform)
+            if draws.anything is not None:
+                outcomes = torch.where(valid[..., depth], outcomes, draws.anything[depth])
+            sampler.advance(outcomes)
+            steps.append((intentions, outcomes, behaviour))
+    intentions, outcomes, behaviour = (torch.stack(column, dim=2) for column in zip(*steps, strict=True))
+    chosen = behaviour.gather(-1, intentions.unsqueeze(-1)).squeeze(-1).log()
+    return Walk(intentions, outcomes, valid, chosen if draws.anything is None else chosen.masked_fill_(~valid, 0.0))
 
 
 def draw_all(

@@ -15,8 +15,9 @@ from stochflow.rollout import Walk
 from stochflow.stacking.descent import StackedDescent
 from stochflow.stacking.dynamics import StackedDynamics
 from stochflow.stacking.network import StackedNetwork
-from stochflow.stacking.objectives import StackedBalance, StackedObjective, StackedTrajectoryKL, Together
+from stochflow.stacking.objectives import StackedBalance, StackedObjective, StackedTrajectoryKL
 from stochflow.stacking.rollout import draw_all, stacked_rollout
+from stochflow.stacking.together import Together
 from stochflow.trainer import Trainer
 from stochflow.trajectory import Trajectories
 
@@ -69,7 +70,8 @@ class StackedTrainer:
         for terms in self._objective.updates(fresh, first.step, progress):
             names = list(terms)
             updates.append(self._checked(terms))
-            terms["loss"].sum().backward()
+            if terms["loss"].requires_grad:
+                terms["loss"].sum().backward()
             self._network.descend(self._descent, learning_rate)
         self._require_finite_weights()
         means = torch.stack(updates).sum(dim=0) / len(updates)  # [terms, runs]
@@ -106,8 +108,7 @@ class StackedTrainer:
 
     def _require_finite_weights(self) -> None:
         sums = torch.stack([weight.detach().flatten(1).sum(dim=1) for weight in self._network.weights.values()])
-        for trainer, total in zip(self.trainers, sums.sum(dim=0), strict=True):
-            self._blame(trainer, {"sum of all weights": total})
+        self._checked({"sum of all weights": sums.sum(dim=0)})
 
     def _blame(self, trainer: Trainer, terms: Terms) -> None:
         try:

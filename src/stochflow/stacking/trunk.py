@@ -6,13 +6,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
-_layer_norm, _layer_norm_backward = torch.ops.aten.native_layer_norm, torch.ops.aten.native_layer_norm_backward
-_gelu_backward = torch.ops.aten.gelu_backward
+from stochflow.models.trunk import NORM_EPSILON
+
+_layer_norm = torch.ops.aten.native_layer_norm.default
+_layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
+_gelu, _gelu_backward = torch.ops.aten.gelu.default, torch.ops.aten.gelu_backward.default
 
 
-def stacked_activations(sums: Tensor, epsilon: float, weights: Sequence[Tensor]) -> list[Tensor]:
+def stacked_activations(sums: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
     """Everything the layers make of sums [runs, rows, width], their features last.
 
     Args:
@@ -24,39 +26,51 @@ def stacked_activations(sums: Tensor, epsilon: float, weights: Sequence[Tensor])
         h_{i+1} of every layer, [runs, rows, width] each.
     """
     scale, shift, *layers = weights
-    standard, mean, deviation = _layer_norm(sums, sums.shape[-1:], None, None, epsilon)
+    standard, mean, deviation = _layer_norm(sums, sums.shape[-1:], None, None, NORM_EPSILON)
     normed = torch.addcmul(shift.unsqueeze(1), standard, scale.unsqueeze(1))
-    made = [mean, deviation, standard, normed, functional.gelu(normed)]
+    made = [mean, deviation, standard, normed, _gelu(normed)]
     for weight, bias in zip(layers[::2], layers[1::2], strict=True):
         inner = torch.baddbmm(bias.unsqueeze(1), made[-1], weight.mT)
-        made += [inner, made[-1] + functional.gelu(inner)]
+        made += [inner, made[-1] + _gelu(inner)]
     return made
+
+
+def stacked_gradients(
+    grad: Tensor, sums: Tensor, weights: Sequence[Tensor], made: Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    """The gradient in the sums, [runs, rows, width], and in the weights, from that in the features.
+
+    Args:
+        made: what `stacked_activations` made of the sums with these weights.
+    """
+    mean, deviation, standard, normed, *hidden = made
+    found: list[Tensor] = []
+    for weight, before, inner in zip(weights[-2:1:-2], hidden[-3::-2], hidden[-2::-2], strict=True):
+        behind = _gelu_backward(grad, inner)
+        found = [torch.bmm(behind.mT, before), behind.sum(dim=1), *found]
+        grad = torch.baddbmm(grad, behind, weight)
+    grad = _gelu_backward(grad, normed)
+    norms = [(grad * standard).sum(dim=1), grad.sum(dim=1)]
+    in_sums, _, _ = _layer_norm_backward(
+        grad * weights[0].unsqueeze(1), sums, sums.shape[-1:], mean, deviation, None, None, [True, False, False]
+    )
+    return in_sums, [*norms, *found]
 
 
 class StackedTrunk(torch.autograd.Function):
     """h₀ = gelu(norm(sums)), h_{i+1} = h_i + gelu(W_i·h_i + b_i), each run with its own weights."""
 
     @staticmethod
-    def forward(ctx: Any, known: list[Tensor] | None, sums: Tensor, epsilon: float, *weights: Tensor) -> Tensor:
-        """[runs, rows, width] → the same; see `stacked_activations`, which are `known` where sampling made them."""
-        made = stacked_activations(sums, epsilon, weights) if known is None else known
-        ctx.save_for_backward(sums, weights[0], *weights[2::2], *made)
-        ctx.num_layers = len(weights) // 2 - 1
+    def forward(ctx: Any, sums: Tensor, *weights: Tensor) -> Tensor:
+        """[runs, rows, width] → the same; see `stacked_activations`."""
+        made = stacked_activations(sums, weights)
+        ctx.save_for_backward(sums, *weights, *made)
+        ctx.num_weights = len(weights)
         return made[-1].view_as(made[-1])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        sums, scale, *saved = ctx.saved_tensors
-        weights, (mean, deviation, standard, normed, *made) = saved[: ctx.num_layers], saved[ctx.num_layers :]
-        found: list[Tensor] = []
-        for weight, hidden, inner in zip(weights[::-1], made[-3::-2], made[-2::-2], strict=True):
-            behind = _gelu_backward(gradient, inner)
-            found = [torch.bmm(behind.mT, hidden), behind.sum(dim=1), *found]
-            gradient = torch.baddbmm(gradient, behind, weight)
-        gradient = _gelu_backward(gradient, normed)
-        norms = [(gradient * standard).sum(dim=1), gradient.sum(dim=1)]
-        before, _, _ = _layer_norm_backward(
-            gradient * scale.unsqueeze(1), sums, sums.shape[-1:], mean, deviation, None, None, [True, False, False]
-        )
-        return None, before, None, *norms, *found
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+        sums, *saved = ctx.saved_tensors
+        before, found = stacked_gradients(grad, sums, saved[: ctx.num_weights], saved[ctx.num_weights :])
+        return before, *found

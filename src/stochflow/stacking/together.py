@@ -1,0 +1,64 @@
+"""What several runs have, side by side: their batches, drawn by each for itself."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from stochflow.objectives.balance import Paths, observed_paths
+from stochflow.objectives.base import Learner
+from stochflow.objectives.written import Array
+from stochflow.stacking.dynamics import StackedDynamics
+from stochflow.stacking.network import StackedNetwork
+from stochflow.trajectory import Trajectories
+
+_COLUMNS = [field.name for field in fields(Trajectories) if field.name != "recorder"]
+_DRAWN_AT_ONCE = 32  # updates whose remembered batches are drawn together
+
+
+@dataclass(frozen=True)
+class Together:
+    """The parts of all runs that a stacked objective reads; the learners differ in weights, memory and replay."""
+
+    learners: Sequence[Learner]
+    network: StackedNetwork
+    dynamics: StackedDynamics
+
+    def replayed(self, fresh: Sequence[Trajectories], step: int) -> Iterator[tuple[Paths, Tensor | None]]:
+        """The fresh batches, then remembered ones, as in `Learner.replayed`; see `paths`.
+
+        With the remembered ones the rows of their k-mers, see `StackedNetwork.rows`: they are found for many at once.
+        """
+        yield self.paths(stacked(fresh), step), None
+        size, left = len(fresh[0]), self.learners[0].config.optimiser.updates - 1
+        while left:
+            num = min(left, _DRAWN_AT_ONCE)
+            left -= num
+            # rows are drawn one after the other, so one draw of many batches is many draws of one
+            drawn = [learner.replay.sample(num * size, learner.generators["replay"]) for learner in self.learners]
+            paths = self.paths(stacked(drawn), step)
+            rows = self.network.rows(paths.outcomes)
+            for *columns, part in zip(*(column.split(size, dim=1) for column in (*paths, rows)), strict=True):
+                yield Paths(*columns), part
+
+    def paths(self, batch: Trajectories, step: int) -> Paths:
+        """What the batches of all runs say by themselves, [runs, batch, ...]."""
+        paths = observed_paths(self.learners[0], flattened(batch), step)  # rewards and masks are the same for all runs
+        shape = batch.outcomes.shape[:2]
+        return Paths(*(column.unflatten(0, shape) for column in paths))
+
+    def flat_matrices(self, outcomes: Tensor) -> Array:
+        """log P̂(b|s_t,a) of one run after the other; [runs, batch, t] → [runs·batch or runs, t, K, K]."""
+        return self.dynamics.log_matrices(outcomes).flatten(0, 1).numpy()
+
+
+def stacked(batches: Sequence[Trajectories]) -> Trajectories:
+    """Batches of equal size as one with the runs in front of every field."""
+    columns = {name: torch.stack([getattr(batch, name) for batch in batches]) for name in _COLUMNS}
+    return Trajectories(**columns, recorder=None)
+
+
+def flattened(batch: Trajectories) -> Trajectories:
+    """The batches of all runs one after the other; [runs, batch, ...] → [runs·batch, ...]."""
+    return Trajectories(**{name: getattr(batch, name).flatten(0, 1) for name in _COLUMNS}, recorder=None)
