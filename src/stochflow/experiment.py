@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from stochflow.models.body import MAX_BUCKETS, num_rows
 from stochflow.models.dynamics import Dynamics, DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.transformer import TransformerBody
-from stochflow.needs import check_needs, check_network
+from stochflow.needs import check_needs
 from stochflow.objectives.base import Learner, Objective
 from stochflow.objectives.detailed_balance import DetailedBalance
 from stochflow.objectives.divergence import BootstrappedKL, TrajectoryKL
@@ -164,7 +164,6 @@ def build(
     device = choose_device(config.device)
     generators = Generators(config.seed)
     if network is None:
-        check_network(lambda: make_network(config.model, task))
         network = make_network(config.model, task)
         network.initialise(generators["init"])
     if isinstance(task, ConstrainedTask):
@@ -404,23 +403,28 @@ def choose_device(name: str) -> torch.device:
 @contextmanager
 def computing(config: Config) -> Iterator[None]:
     """Let torch compute as the config says, then as before."""
-    strict = torch.are_deterministic_algorithms_enabled()
-    if config.deterministic:
-        # cuBLAS reads it when a process first asks it for something
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        torch.use_deterministic_algorithms(True)
+    with torch_threads(config.threads), _same_every_time(config.device) if config.deterministic else nullcontext():
+        yield
+
+
+@contextmanager
+def _same_every_time(device: str) -> Iterator[None]:
+    """Ask torch for operations that give the same numbers every time; not asked for nothing: it takes two seconds."""
+    before = torch.are_deterministic_algorithms_enabled()
+    # cuBLAS reads it when a process first asks it for something
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
     try:
-        with torch_threads(config.threads):
-            yield
+        yield
     except RuntimeError as error:
-        if config.deterministic and "deterministic" in str(error):
-            raise ConfigError(
-                f"torch cannot do all of this deterministically on {config.device} "
-                f"({str(error).splitlines()[0][:120]}); add --device cpu, or leave out --deterministic"
-            ) from None
-        raise
+        if "deterministic" not in str(error):
+            raise
+        raise ConfigError(
+            f"torch cannot do all of this deterministically on {device} ({str(error).splitlines()[0][:120]}); "
+            "add --device cpu, or leave out --deterministic"
+        ) from None
     finally:
-        torch.use_deterministic_algorithms(strict)
+        torch.use_deterministic_algorithms(before)
 
 
 @contextmanager

@@ -1,16 +1,13 @@
 """The least memory that settings ask for, known before anything of that size is made."""
 
-from collections.abc import Callable
-
-import torch
-from torch import nn
-
 from stochflow.config import Config
 from stochflow.memory import require
 
 _FLOAT, _INDEX = 4, 8
 # a weight, its gradient and two moments
 _COPIES = 4
+# width × width, of a layer
+_MATRICES = {"kmer": 1, "transformer": 4}
 
 
 def check_needs(config: Config, num_tokens: int, length: int, num_features: int = 0) -> None:
@@ -34,14 +31,9 @@ def check_needs(config: Config, num_tokens: int, length: int, num_features: int 
         needs["dynamics.sample_size × dynamics.rounds"] = drawn * (3 * length + _INDEX)
     if config.objective.kind in ("mcmc", "mars"):
         needs["chains.kept"] = float(config.chains.kept) * length
+    matrices = _MATRICES[model.body] * model.num_layers
+    needs["model.width and model.num_layers"] = float(matrices) * model.width**2 * _FLOAT * _COPIES
     require(needs)
-
-
-def check_network(make: Callable[[], nn.Module]) -> None:
-    """Refuse a network that cannot be trained here; it is made without memory first, only to be counted."""
-    with torch.device("meta"):
-        num_weights = sum(weight.numel() for weight in make().parameters())
-    require({"model.width and model.num_layers": float(num_weights) * _FLOAT * _COPIES})
 
 
 def _num_prefixes(batch: int, num_tokens: int, length: int) -> float:

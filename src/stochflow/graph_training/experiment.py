@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 import torch
-from torch import nn
 
 from stochflow.config import ChannelConfig, Config, ConstraintConfig, OracleConfig, TableConfig
 from stochflow.errors import ConfigError
@@ -25,7 +24,7 @@ from stochflow.graph_training.truth import (
     objects_frame,
 )
 from stochflow.graphs import Graph, configured_graph
-from stochflow.needs import check_needs, check_network
+from stochflow.needs import check_needs
 from stochflow.replay import MAX_TOKENS, Replay
 from stochflow.runs import RunDirectory
 from stochflow.seeding import Generators
@@ -95,7 +94,6 @@ def build_graph_experiment(config: Config) -> GraphExperiment:
     generators = Generators(config.seed)
     check_needs(config, max(graph.num_actions, graph.num_outcomes), graph.max_steps, graph.features.shape[1])
     width, num_layers = config.model.width, config.model.num_layers
-    check_network(lambda: nn.ModuleList(nn.Linear(width, width) for _ in range(num_layers)))
     network = GraphNetwork(graph, width, num_layers)
     network.initialise(generators["init"])
     dynamics: GraphDynamics
