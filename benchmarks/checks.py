@@ -29,7 +29,9 @@ def main() -> None:
 
 def measured(method: str, size: int) -> list[float]:
     """Ratio of CPU times of neighbouring windows of steps, with checks over without."""
-    config = resolve([method_settings(method), {"method": method, "optimiser": {"batch_size": size}}])
+    config = resolve(
+        [method_settings(method), {"method": method, "optimiser": {"batch_size": size}, "budget": {"steps": 10**6}}]
+    )
     trainer = build(config).trainer
     ratios = []
     with torch_threads(1):
