@@ -1,6 +1,7 @@
 """Killed again and again at random moments, and yet the same run. The counts are printed at the end of all tests."""
 
 import contextlib
+import itertools
 import os
 import random
 import sqlite3
@@ -69,27 +70,28 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(na
 
 
 def test_what_was_paid_for_is_never_paid_for_again(machine: Machine) -> None:
-    rng, command = random.Random(0), [*TRAINING["oracle"], *TINY]
-    machine(*command, "--out", "undisturbed")
-    calls, out = machine.folder / "calls.txt", machine.folder / "run"
+    rng, command, goal = random.Random(0), [*TRAINING["oracle"], *TINY], 15 * _FACTOR
+    undisturbed = machine(*command, "--out", "undisturbed")
+    calls = machine.folder / "calls.txt"
     price = len(calls.read_text().splitlines())
-    calls.unlink()
-    life = None
-    while life is None or life.killed:
-        paid = known(out / "oracle.sqlite")
-        before = calls.read_text().splitlines() if calls.exists() else []
-        again = ["train", "--resume", *NAMED, "--out", out] if out.exists() else [*command, "--out", out]
-        after = rng.uniform(0.1, 0.6) if machine.kills["oracle"] < 15 * _FACTOR else None
-        life = machine(*again, kill_after=after, kind="oracle")
-        asked = calls.read_text().splitlines()[len(before) :] if calls.exists() else []
-        assert not paid & set(asked)  # an answer that was known was not asked for
-        lost = set(asked) - known(out / "oracle.sqlite")
-        assert len(lost) <= (4 if life.killed else 0)  # at most the one batch that was in flight
-    assert life.code == 0, life.text
-    assert_same_run(out, machine.folder / "undisturbed")
-    everything = calls.read_text().splitlines()
-    assert len(set(everything)) == price  # the same designs, and each once but for what was in flight
-    assert len(everything) <= price + 4 * machine.kills["oracle"]
+    runs = (machine.folder / f"run-{number}" for number in itertools.count())
+    while machine.kills["oracle"] < goal:
+        calls.write_text("")
+        out, earlier, life = next(runs), machine.kills["oracle"], None
+        while life is None or life.killed:
+            paid, before = known(out / "oracle.sqlite"), calls.read_text().splitlines()
+            again = ["train", "--resume", *NAMED, "--out", out] if out.exists() else [*command, "--out", out]
+            after = rng.uniform(0.1, 0.9) * undisturbed.seconds if machine.kills["oracle"] < goal else None
+            life = machine(*again, kill_after=after, kind="oracle")
+            asked = calls.read_text().splitlines()[len(before) :]
+            assert not paid & set(asked)  # an answer that was known was not asked for
+            lost = set(asked) - known(out / "oracle.sqlite")
+            assert len(lost) <= (4 if life.killed else 0)  # at most the one batch that was in flight
+        assert life.code == 0, life.text
+        assert_same_run(out, machine.folder / "undisturbed")
+        everything = calls.read_text().splitlines()
+        assert len(set(everything)) == price  # the same designs, and each once but for what was in flight
+        assert len(everything) <= price + 4 * (machine.kills["oracle"] - earlier)
 
 
 def known(cache: Path) -> set[str]:
