@@ -17,6 +17,12 @@ import pandas as pd
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutations.csv"
 _COPIED = ("src", "tests", "benchmarks", "pyproject.toml")
+# that a test fails is enough; the smallest example of it would take minutes
+_NO_SHRINKING = """
+from hypothesis import Phase
+settings.register_profile("mutations", settings.get_profile("stochflow"), phases=[Phase.explicit, Phase.generate])
+settings.load_profile("mutations")
+"""
 
 
 class Mutation(NamedTuple):
@@ -348,7 +354,9 @@ def survives(mutation: Mutation, folder: Path) -> bool:
         )
     file.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
     try:
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *mutation.tests.split()]
+        near = f"tests/objectives/test_{file.stem}.py"  # most are caught there
+        tests = ([near] if (folder / near).is_file() else []) + mutation.tests.split()
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     finally:
         file.write_text(text, encoding="utf-8")
@@ -377,6 +385,8 @@ def main() -> None:
                 shutil.copytree(source, Path(scratch) / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
             else:
                 shutil.copy2(source, Path(scratch) / name)
+        with (Path(scratch) / "tests" / "conftest.py").open("a", encoding="utf-8") as conftest:
+            conftest.write(_NO_SHRINKING)
         for number, one in enumerate(chosen, start=1):
             result = "survived" if survives(one, Path(scratch)) else "caught"
             print(f"{number}/{len(chosen)} {result}: {one.file}: {one.what}", flush=True)

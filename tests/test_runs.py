@@ -157,8 +157,9 @@ def test_a_replacement_that_fails_half_way_puts_the_old_run_back(
         return moved
 
     before = snapshot(tmp_path)
-    for name in ("rename", "replace"):
-        monkeypatch.setattr(os, name, fails_once(getattr(os, name)))
+    for owner in (os, Path):  # Path has its own in Python 3.10
+        for name in ("rename", "replace"):
+            monkeypatch.setattr(owner, name, fails_once(getattr(owner, name)))
     with pytest.raises((ConfigError, KeyboardInterrupt)):
         RunDirectory.create(run.path, OTHER, overwrite=True)
     assert snapshot(tmp_path) == before
