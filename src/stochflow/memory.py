@@ -10,7 +10,7 @@ from stochflow.errors import ConfigError
 try:  # not on every system
     import resource
 except ImportError:
-    resource = None  # type: ignore[assignment]
+    resource = None  # type: ignore[assignment]  # a module, where there is one
 
 _GIGABYTE = 2**30
 _CGROUP = Path("/sys/fs/cgroup/memory.max")

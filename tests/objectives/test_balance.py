@@ -22,7 +22,7 @@ from stochflow.logmath import log_marginal
 from stochflow.methods import METHODS
 from stochflow.models.dynamics import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork, Heads
-from stochflow.objectives.balance import log_posterior, path_steps
+from stochflow.objectives.balance import log_posterior, observed_paths, path_steps
 from stochflow.objectives.base import Learner, Objective
 from stochflow.planning.memory import ScoreMemory
 from stochflow.replay import Replay
@@ -153,6 +153,24 @@ def test_the_posterior_is_bayes_rule() -> None:
     posterior = log_posterior(log_policy, matrix.log()[None, None], torch.tensor([[1]])).exp()
     # 0.8·0.1 = 0.08 against 0.2·0.7 = 0.14
     torch.testing.assert_close(posterior, torch.tensor([[[8 / 22, 14 / 22]]], dtype=torch.float64))
+
+
+def test_the_posterior_does_not_bend_the_dynamics() -> None:
+    log_policy = torch.zeros(1, 1, K, requires_grad=True)
+    log_matrices = torch.zeros(1, 1, K, K, requires_grad=True)
+    log_posterior(log_policy, log_matrices, torch.tensor([[1]]))[..., 0].sum().backward()
+    assert log_policy.grad is not None
+    assert log_matrices.grad is None
+
+
+def test_a_blind_balance_leaves_out_paths_that_nobody_may_intend(network: FlowNetwork) -> None:
+    outcomes = torch.tensor([[0, 1, 1], [0, 0, 1]])
+    batch = Trajectories(outcomes, outcomes, outcomes >= 0, torch.ones(2).double(), torch.zeros(2, LENGTH))
+    learner = make_learner(network, SLIP, kind="trajectory-balance", path="realised")
+    allowed = torch.ones(2, LENGTH + 1, K, dtype=torch.bool)
+    allowed[0, 1, 1] = False  # the first path has an outcome there that no policy could have meant
+    network.mask = SimpleNamespace(all_prefixes=lambda tokens: allowed)
+    assert observed_paths(learner, batch, 0).valid.tolist() == [[False] * LENGTH, [True] * LENGTH]
 
 
 @pytest.mark.parametrize("intention", range(K))

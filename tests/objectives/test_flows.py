@@ -56,6 +56,7 @@ def test_child_flows_equal_each_child_alone(network: FlowNetwork, generator: tor
     before = outcomes.clone()
     flows = child_flows(make_learner(network), outcomes, 0)
     assert torch.equal(outcomes, before)
+    assert not flows.requires_grad  # targets, which must not be pulled towards what they judge
     expected = [
         [[flow_alone(network, [*row[:depth], token]) for token in range(3)] for depth in range(4)]
         for row in outcomes.tolist()
