@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from stochflow.descent import learning_rate_factor, require_finite
+from stochflow.descent import Descent, learning_rate_factor, require_finite
 from stochflow.errors import NumericsError
 
 
@@ -48,3 +48,25 @@ def test_the_part_that_broke_is_named_and_not_the_sum() -> None:
     terms = {"loss": torch.tensor(math.nan), "kl_loss": torch.tensor(1.0), "flow_loss": torch.tensor(math.nan)}
     with pytest.raises(NumericsError, match="'flow_loss'"):
         require_finite(terms)
+
+
+def test_numbers_and_tensors_are_checked_alike() -> None:
+    terms = {"loss": 2.0, "spread": torch.tensor(0.5), "residual": -1.0}
+    assert require_finite(terms) == {"loss": 2.0, "spread": 0.5, "residual": -1.0}
+    with pytest.raises(NumericsError, match="'residual' became nan"):
+        require_finite({**terms, "residual": math.nan})
+
+
+def test_a_weight_keeps_its_order_in_memory_and_moves_as_any_other() -> None:
+    by_rows = torch.nn.Parameter(torch.arange(12.0).view(3, 4))
+    by_columns = torch.nn.Parameter(torch.arange(12.0).view(3, 4).t().contiguous().t())
+    pull = torch.linspace(-1.0, 1.0, 12).view(3, 4)
+    for weight in (by_rows, by_columns):
+        descent, strides = Descent([torch.nn.Parameter(torch.zeros(5)), weight], clip=1.0), weight.stride()
+        for _ in range(3):
+            descent.step((weight * pull).sum(), 0.1)
+        assert weight.stride() == strides
+        moments = descent.state_dict()["1.exp_avg"]
+        torch.testing.assert_close(moments / moments.norm(), pull / pull.norm())
+    assert by_rows.stride() != by_columns.stride()
+    torch.testing.assert_close(by_rows.detach(), by_columns.detach())

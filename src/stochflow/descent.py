@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from stochflow.errors import NumericsError
-from stochflow.models.recorder import gradients_in_place
+from stochflow.models.recorder import WrittenLoss, gradients_in_place
 
 Record = dict[str, float]
 State = dict[str, Tensor]
@@ -38,7 +38,8 @@ class Descent:
     def __init__(self, parameters: list[nn.Parameter], clip: float) -> None:
         self.clip = clip
         self.reduce: Callable[[Tensor], None] | None = None
-        self._parameters, self._shapes = parameters, [weight.shape for weight in parameters]
+        self._parameters = parameters
+        self._shapes = [(weight.shape, weight.stride()) for weight in parameters]
         # every parameter begins where a cache line does, as it would by itself
         total = sum(_padded(weight.numel()) for weight in parameters)
         first = parameters[0].detach()
@@ -59,16 +60,21 @@ class Descent:
             weight.grad = gradient
 
     def _parts(self, flat: Tensor) -> list[Tensor]:
-        """What belongs to each parameter, in its shape."""
-        parts = flat.split([_padded(shape.numel()) for shape in self._shapes])
-        return [part[: shape.numel()].view(shape) for part, shape in zip(parts, self._shapes, strict=True)]
+        """What belongs to each parameter, in its shape and order in memory."""
+        parts = flat.split([_padded(shape.numel()) for shape, _ in self._shapes])
+        return [part.as_strided(shape, stride) for part, (shape, stride) in zip(parts, self._shapes, strict=True)]
 
-    def step(self, loss: Tensor, learning_rate: float) -> None:
+    def step(self, loss: Tensor | float, learning_rate: float) -> None:
+        """Move against the gradient of a loss: one of autograd, or one that is written out."""
+        assert isinstance(loss, Tensor | WrittenLoss), "a plain number has no gradient"
         if self._parameters[0].data_ptr() != self._flat.data_ptr():  # somebody moved or converted the module
             self._bind()
         self._gradient.zero_()
-        with gradients_in_place():
+        if isinstance(loss, WrittenLoss):
             loss.backward()
+        else:
+            with gradients_in_place():
+                loss.backward()
         if self.reduce is not None:
             self.reduce(self._gradient)
         norm = float(torch.linalg.vector_norm(self._gradient))
@@ -99,7 +105,7 @@ class Descent:
 
     def require_finite(self) -> None:
         """Raise an error when a weight is not finite: a loss shows it only one update later."""
-        require_finite({"sum of all weights": self._flat.sum()})
+        require_finite({"sum of all weights": float(self._flat.sum())})
 
     def state_dict(self) -> State:
         """Moments and step counts by parameter number; nothing before the first update."""
@@ -127,12 +133,12 @@ def _padded(num: int) -> int:
     return -(-num // _CACHE_LINE) * _CACHE_LINE
 
 
-def require_finite(terms: Mapping[str, Tensor]) -> Record:
+def require_finite(terms: Mapping[str, Tensor | float]) -> Record:
     """The terms as numbers, or an error that names one that is not finite; the total only when each part of it is."""
-    with torch.no_grad():
-        values = torch.stack(list(terms.values())).tolist() if len(terms) > 1 else [float(*terms.values())]
-    record = dict(zip(terms, values, strict=True))
-    if all(map(math.isfinite, values)):
+    tensors = [value.detach() for value in terms.values() if isinstance(value, Tensor)]
+    found = iter(torch.stack(tensors).tolist() if tensors else ())
+    record = {name: next(found) if isinstance(value, Tensor) else float(value) for name, value in terms.items()}
+    if all(map(math.isfinite, record.values())):
         return record
     for name in sorted(record, key=lambda name: name == "loss"):
         if not math.isfinite(record[name]):

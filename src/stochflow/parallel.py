@@ -212,7 +212,7 @@ class TeamTrainer(Trainer):
 
     def begin(self) -> None:
         """Refuse to train when a process has other settings or weights than the lead."""
-        weights = nn.utils.parameters_to_vector(self.learner.network.parameters()).detach()
+        weights = torch.cat([weight.detach().flatten() for weight in self.learner.network.parameters()])
         settings = self.learner.config.model_dump_json(exclude={"device"})
         self._team.require_equal(settings.encode(), str(self.step).encode(), weights.cpu().numpy().tobytes())
 

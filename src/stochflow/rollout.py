@@ -170,7 +170,10 @@ def rollout(
                 outcomes = torch.where(valid[:, depth], outcomes, anything)
             sampler.advance(outcomes)
             steps.append((intentions, outcomes, log_behaviour))
-    intentions, outcomes, log_behaviour = (torch.stack(column, dim=1) for column in zip(*steps, strict=True))
+    # in a world that obeys they are the same tensors
+    obeyed = all(intended is outcome for intended, outcome, _ in steps)
+    intentions, log_behaviour = (torch.stack([step[place] for step in steps], dim=1) for place in (0, 2))
+    outcomes = intentions if obeyed else torch.stack([step[1] for step in steps], dim=1)
     chosen = torch.log_softmax(log_behaviour, dim=-1).gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
     return Walk(intentions, outcomes, valid, chosen.masked_fill_(~valid, 0.0) if exploration.restarts else chosen)
 

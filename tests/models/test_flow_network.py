@@ -1,8 +1,10 @@
 """The three heads: where they start, that one pass equals the tree, and that the root learns."""
 
+import copy
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -166,3 +168,40 @@ def test_initialising_leaves_the_global_random_state_alone() -> None:
     before = torch.get_rng_state()
     network.initialise(torch.Generator().manual_seed(3))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_two_recorders_at_once_do_not_write_over_each_other() -> None:
+    network, generator = FlowNetwork(4, 5, (1, 2), 16, 2), torch.Generator().manual_seed(3)
+    network.initialise(generator)
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.add_(torch.randn(weight.shape, generator=generator), alpha=0.1)
+    one, other = (torch.randint(4, (3, 5), generator=generator) for _ in range(2))
+    alone = [network.evaluated(one).rows().copy(), network.evaluated(other).rows().copy()]
+    first, second = network.evaluated(one), network.evaluated(other)  # both stay alive
+    assert not np.array_equal(*alone)
+    for recorder, expected in zip((first, second), alone, strict=True):
+        np.testing.assert_array_equal(recorder.rows(), expected)
+
+
+def test_what_was_computed_for_the_last_batch_leaves_no_trace_in_the_next() -> None:
+    network, generator = FlowNetwork(4, 5, (1, 2), 16, 2), torch.Generator().manual_seed(3)
+    network.initialise(generator)
+    large, small = (torch.randint(4, (size, 5), generator=generator) for size in (9, 2))
+    expected = network.evaluated(small).rows().copy()
+    network.evaluated(large)
+    np.testing.assert_array_equal(network.evaluated(small).rows(), expected)
+
+
+def test_a_copy_of_a_network_and_one_of_another_precision_have_rooms_of_their_own() -> None:
+    network = FlowNetwork(4, 3, (1,), 8, 1)
+    network.initialise(torch.Generator().manual_seed(0))
+    tokens = torch.tensor([[0, 1, 2], [3, 3, 3]])
+    before = network.evaluated(tokens).rows().copy()
+    copied = copy.deepcopy(network)
+    with torch.no_grad():
+        for weight in copied.parameters():
+            weight.add_(0.5)
+    assert not np.allclose(copied.evaluated(tokens).rows(), before)
+    np.testing.assert_array_equal(network.evaluated(tokens).rows(), before)
+    np.testing.assert_allclose(network.double().evaluated(tokens).rows(), before, rtol=1e-5, atol=1e-6)

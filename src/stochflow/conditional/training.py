@@ -14,7 +14,7 @@ from stochflow.descent import Descent, Record, learning_rate_factor, require_fin
 from stochflow.errors import ConfigError
 from stochflow.experiment import Experiment, build
 from stochflow.logmath import log_marginal
-from stochflow.objectives.base import Terms
+from stochflow.objectives.base import TensorTerms
 from stochflow.objectives.divergence import state_kl
 from stochflow.objectives.planned import draw_states
 from stochflow.planning.plan import Plan, make_plan
@@ -106,7 +106,9 @@ def draw_batch(planned: PlannedTasks, settings: ConditionalSettings, generator: 
     )
 
 
-def conditional_terms(sampler: ConditionalSampler, batch: Batch, log_dynamics: Tensor, flow_weight: float) -> Terms:
+def conditional_terms(
+    sampler: ConditionalSampler, batch: Batch, log_dynamics: Tensor, flow_weight: float
+) -> TensorTerms:
     """Mean over tasks and depths of KL(M_θ(·|s,c)‖softmax V(children)) + flow_weight·(log F(s|c) − V(s))².
 
     Args:

@@ -15,7 +15,9 @@ from stochflow.models.trunk import (
     add_plain_gradients,
     add_residual_gradients,
     plain_activations,
+    plain_widths,
     residual_activations,
+    residual_widths,
 )
 
 MAX_BUCKETS = 4096
@@ -55,7 +57,11 @@ class PrefixBody(nn.Module):
         self.embedding = nn.Embedding(num_rows(num_tokens, length, self.kmers), width, padding_idx=0)
         self.start = nn.Parameter(torch.zeros(width))
         self.norm = None if plain else nn.LayerNorm(width)
-        self.layers = nn.ModuleList(nn.Linear(width, width) for _ in range(num_layers))
+        layers = [nn.Linear(width, width) for _ in range(num_layers)]
+        for layer in layers:
+            # column by column in memory: a few rows are multiplied by it in half of the time
+            layer.weight.data = layer.weight.data.t().contiguous().t()
+        self.layers = nn.ModuleList(layers)
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw all weights from `generator`; nothing depends on torch's global state."""
@@ -66,7 +72,9 @@ class PrefixBody(nn.Module):
             bound = self.width**-0.5
             for name, parameter in self.layers.named_parameters():
                 if name.endswith("weight"):
-                    parameter.uniform_(-bound, bound, generator=generator)
+                    # row by row, however it lies in memory
+                    drawn = torch.empty_like(parameter, memory_format=torch.contiguous_format)
+                    parameter.copy_(drawn.uniform_(-bound, bound, generator=generator))
                 else:
                     parameter.zero_()
 
@@ -158,11 +166,13 @@ class PrefixBody(nn.Module):
         """Sums after one more token, where `tokens` [batch, time] ends with it; [batch, width] → same."""
         return self.add(sums, self.last_indices(tokens.unbind(dim=1)))
 
-    def add(self, sums: Tensor, indices: list[Tensor]) -> Tensor:
-        """Sums and further embedding rows, [batch] each; [batch, width] → same."""
+    def add(self, sums: Tensor, indices: list[Tensor], into: Tensor | None = None) -> Tensor:
+        """Sums and further embedding rows, [batch] each; [batch, width] → same, written where it is wanted."""
         weight = self.embedding.weight
         for column in indices:
-            sums = sums + weight.index_select(0, column)
+            sums = torch.add(sums, weight.index_select(0, column), out=into)
+        if not indices and into is not None:  # no k-mer ends here
+            into.copy_(sums)
         return sums
 
     def last_indices(self, tokens: Sequence[Tensor]) -> list[Tensor]:
@@ -202,26 +212,31 @@ class PrefixBody(nn.Module):
         features: Tensor = trunk.apply(sums, *self.trunk_weights)  # type: ignore[no-untyped-call]  # torch
         return features
 
-    def activations(self, sums: Tensor, weights: Weights) -> list[Tensor]:
-        """Everything that the layers compute, the features last; [rows, width] → see `trunk`.
+    def activation_widths(self) -> list[int]:
+        """Columns of everything that `activations` writes."""
+        widths = plain_widths if self.norm is None else residual_widths
+        return widths(self.width, len(self.layers))
+
+    def activations(self, sums: Tensor, weights: Weights, into: Sequence[Tensor]) -> None:
+        """Write everything that the layers compute, the features last; [rows, width], see `trunk`.
 
         Args:
-            weights: `trunk_weights`, which take their time to look up.
+            weights: `trunk_weights`, `transposed`.
         """
         if self.norm is None:
-            return plain_activations(sums, weights)
-        return residual_activations(sums, weights)
+            plain_activations(sums, weights, into)
+        else:
+            residual_activations(sums, weights, into)
 
     def add_gradients(
-        self, grad: Tensor, sums: list[Tensor], weights: Weights, made: list[Tensor], into: Weights
+        self, grad: Tensor, sums: Tensor, weights: Weights, made: Sequence[Tensor], into: Weights
     ) -> Tensor:
         """Add the gradient in `trunk_weights` to what is there; returns that in the sums, [rows, width].
 
         Args:
             grad: in the features, [rows, width].
-            sums: of one part of the rows each.
             made: the activations.
         """
         if self.norm is None:
             return add_plain_gradients(grad, weights, made, into)
-        return add_residual_gradients(grad, torch.cat(sums), weights, made, into)
+        return add_residual_gradients(grad, sums, weights, made, into)

@@ -1,7 +1,7 @@
 """One body, three heads: the policy π, the backward policy π_B and the state flow log F."""
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -12,10 +12,11 @@ from stochflow.models.body import PrefixBody
 from stochflow.models.conditioning import Conditioner
 from stochflow.models.masks import IntentionMask
 from stochflow.models.prefixes import PrefixTree
-from stochflow.models.recorder import Recorder
+from stochflow.models.recorder import Recorder, Workspace
 from stochflow.models.transformer import TransformerBody
 
 Body = PrefixBody | TransformerBody
+_MAX_WORKSPACE = 2**20  # numbers per layer of what is kept from batch to batch
 _BLOCK = 2**22  # numbers in the features of one block: sixteen megabytes
 _TREE_BLOCK = 2**19  # the same while a whole tree is swept: two megabytes stay in the cache
 _Prefixes = tuple[Tensor, Tensor]  # tokens and sums of some prefixes of one length
@@ -59,6 +60,7 @@ class FlowNetwork(nn.Module):
     shared = False
     mask: IntentionMask | None = None
     stop: int | None = None
+    _workspace: Workspace | None = None
 
     def __init__(
         self,
@@ -108,8 +110,17 @@ class FlowNetwork(nn.Module):
     def recorder(self, tree: PrefixTree, num_complete: int = 0) -> Recorder:
         """What evaluates this network on a tree, level by level, where it `records`."""
         assert isinstance(self.body, PrefixBody)
-        heads = [weight for head in self._linears for weight in (head.weight, head.bias)]
-        return Recorder(self.body, heads, tree, num_complete)
+        num_nodes, space = Recorder.num_nodes(self.body, tree, num_complete), self._workspace
+        if space is None or space.body is not self.body or space.capacity < num_nodes or not space.free:
+            heads = [weight for head in self._linears for weight in (head.weight, head.bias)]
+            space = Workspace(self.body, heads, num_nodes)
+            if num_nodes * self.body.width <= _MAX_WORKSPACE:
+                self._workspace = space
+        return Recorder(space, tree, num_complete)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "FlowNetwork":
+        self._workspace = None  # the weights go elsewhere or change their precision
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch
 
     @torch.no_grad()
     def evaluated(self, tokens: Tensor) -> Recorder:

@@ -23,6 +23,7 @@ class PrefixTree:
 
     Attributes:
         num_tokens: K.
+        batch_size: rows.
         sizes: nodes per level.
         parents: per level after the first, the node before the last token, [num_nodes].
         which: per level, the node of every row, [batch].
@@ -34,7 +35,7 @@ class PrefixTree:
         self.num_tokens, self._num_complete = num_tokens, num_complete
         self._columns: list[Tensor] = []
         self._all, nothing = all_rows(batch_size, device)
-        self._batch_size = batch_size
+        self.batch_size = batch_size
         # one row of the batch that begins with each node, [num_nodes]; None where a level is complete
         self._rows: list[Tensor | None] = [self._all if apart else None]
         self.sizes = [batch_size if apart else 1]
@@ -87,7 +88,7 @@ class PrefixTree:
 
     def advance(self, column: Tensor) -> None:
         """Append one token per row, [batch]."""
-        which, depth, batch_size = self.which[-1], len(self.parents), self._batch_size
+        which, depth, batch_size = self.which[-1], len(self.parents), self.batch_size
         self._columns.append(column)
         if depth < self._num_complete:
             size = self.sizes[-1] * self.num_tokens

@@ -1,9 +1,11 @@
 """The network on a tree of prefixes, level by level, with its gradient written out for all levels at once."""
 
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 import torch
@@ -13,9 +15,11 @@ from torch.autograd.function import once_differentiable
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
 from stochflow.models.prefixes import PrefixTree, climb
+from stochflow.models.trunk import transposed
 
 _log_softmax_backward = torch.ops.aten._log_softmax_backward_data.default
 _state = threading.local()
+_MAX_VIEWS = 256  # stretches of nodes whose views are kept: those of a few batch sizes
 
 
 @contextmanager
@@ -31,6 +35,67 @@ def gradients_in_place() -> Iterator[None]:
         _state.in_place = False
 
 
+class Rows(NamedTuple):
+    """Some consecutive nodes in a workspace.
+
+    Attributes:
+        sums: the first layer, [rows, width].
+        made: the activations, see `trunk`.
+        outputs: the heads side by side, [rows, n].
+    """
+
+    sums: Tensor
+    made: list[Tensor]
+    outputs: Tensor
+
+
+class Workspace:
+    """Weights of a network, and room for what it computes at a number of nodes: used again and again, it costs nothing.
+
+    All levels of a tree stand under each other, so that nothing has to be put together for the gradient.
+
+    Attributes:
+        trunk: weights of the body behind the first layer.
+        heads: W and b of the heads for π, π_B and log F; [n, width] and [n] each.
+        sizes: outputs per head.
+    """
+
+    def __init__(self, body: PrefixBody, heads: list[Tensor], capacity: int) -> None:
+        self.body, self.heads, self.capacity = body, heads, capacity
+        self.trunk = body.trunk_weights
+        self.table, self.start = body.embedding.weight, body.start
+        self.sizes = [len(weight) for weight in heads[::2]]
+        widths = [body.width, *body.activation_widths(), sum(self.sizes)]
+        self._sums, *self._made, self._outputs = (self.start.detach().new_empty(capacity, n) for n in widths)
+        self._rows: dict[tuple[int, int], Rows] = {}
+        self._user: weakref.ref[Recorder] | None = None
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """All that a gradient is wanted for."""
+        return [self.table, self.start, *self.trunk, *self.heads]
+
+    @property
+    def free(self) -> bool:
+        """True when nobody needs what is written here any more."""
+        return self._user is None or self._user() is None
+
+    def lend(self, user: "Recorder") -> None:
+        self._user = weakref.ref(user)
+
+    def rows(self, first: int, last: int) -> Rows:
+        """The nodes from one to before another."""
+        if (first, last) not in self._rows:
+            if len(self._rows) >= _MAX_VIEWS:
+                self._rows.clear()
+            sums, *made, outputs = (buffer[first:last] for buffer in (self._sums, *self._made, self._outputs))
+            self._rows[first, last] = Rows(sums, made, outputs)
+        return self._rows[first, last]
+
+    def __deepcopy__(self, memo: object) -> None:
+        """A copy of a network has its own weights and makes its own room."""
+
+
 class Recorder:
     """Evaluates body and heads at the nodes of a tree, and keeps what was computed for the gradient.
 
@@ -41,26 +106,29 @@ class Recorder:
         tree: whose nodes are evaluated; somebody else lets it grow.
     """
 
-    def __init__(self, body: PrefixBody, heads: list[Tensor], tree: PrefixTree, num_complete: int = 0) -> None:
+    def __init__(self, space: Workspace, tree: PrefixTree, num_complete: int = 0) -> None:
         """The first levels of the tree are there, but nothing of them is evaluated yet.
 
         Args:
-            heads: W and b of the heads for π, π_B and log F; [n, width] and [n] each.
+            space: with room for `num_nodes`, lent until this is gone.
             num_complete: levels after the first that hold all prefixes there are.
         """
-        self.tree, self._body = tree, body
-        self._trunk = body.trunk_weights
-        # all that a gradient is wanted for
-        self._weights = [body.embedding.weight, body.start, *self._trunk, *heads]
-        self._sizes = [len(weight) for weight in heads[::2]]
-        self._head_weight, self._head_bias = (torch.cat(heads[kind::2]) for kind in (0, 1))
-        self._head_columns = self._head_weight.t()
-        first, self._indices = body.complete_sums(num_complete)  # indices: per level after the first
-        self._sums = [first]  # of one or more levels each
+        self.tree, self._space, self._body = tree, space, space.body
+        space.lend(self)
+        self._head_weight, self._head_bias = (torch.cat(space.heads[kind::2]) for kind in (0, 1))
+        self._head_columns, self._trunk_columns = self._head_weight.t(), transposed(space.trunk)
+        first, self._indices = self._body.complete_sums(num_complete)  # indices: per level after the first
         self._num_grown, self.num_levels = 1 + num_complete, 0
-        self._made: list[list[Tensor]] = []  # per element of `sums`, the activations
-        self._outputs: list[Tensor] = []  # per element of `sums`, the heads, [num_nodes, n]
-        self._levels: list[Tensor] = []  # per level
+        # first node of every level, and of the one to come
+        self._starts = [0, *accumulate(self.level_sizes(0, self._num_grown))]
+        space.rows(0, len(first)).sums.copy_(first)
+        self._levels: list[Tensor] = []  # the heads of each level
+
+    @staticmethod
+    def num_nodes(body: PrefixBody, tree: PrefixTree, num_complete: int) -> int:
+        """The most nodes that a tree can come to have."""
+        complete = sum(tree.num_tokens**depth for depth in range(1 + num_complete))
+        return max(tree.sizes[0], complete) + (body.length - num_complete) * tree.batch_size
 
     @property
     def needs_growth(self) -> bool:
@@ -71,25 +139,22 @@ class Recorder:
         """The first layer of the next level, which the tree has."""
         depth = self._num_grown
         indices = self._body.last_indices(self.tree.node_columns(depth))
-        before = self._sums[-1]
-        if len(before) != self.tree.sizes[depth - 1]:
-            before = before[len(before) - self.tree.sizes[depth - 1] :]
+        first, last = self._starts[-2:]
         self._indices.append(indices)
-        self._sums.append(self._body.add(self.tree.inherited(before, depth), indices))
+        self._starts.append(last + self.tree.sizes[depth])
         self._num_grown += 1
+        before, rows = self._space.rows(first, last), self._space.rows(last, self._starts[-1])
+        self._body.add(self.tree.inherited(before.sums, depth), indices, rows.sums)
 
     def evaluate(self) -> None:
         """Everything behind the first layer, for all levels that have grown since the last time."""
-        sums = self._sums[len(self._outputs) :]
-        if len(sums) > 1:  # from now on one element for all of them
-            sums = [torch.cat(sums)]
-            self._sums[len(self._outputs) :] = sums
-        made = self._body.activations(sums[0], self._trunk)
-        outputs = torch.addmm(self._head_bias, made[-1], self._head_columns)
-        self._made.append(made)
-        self._outputs.append(outputs)
-        sizes = self.level_sizes(self.num_levels, self._num_grown)
-        self._levels += [outputs] if len(sizes) == 1 else outputs.split(sizes)
+        rows = self._space.rows(self._starts[self.num_levels], self._starts[-1])
+        self._body.activations(rows.sums, self._trunk_columns, rows.made)
+        torch.addmm(self._head_bias, rows.made[-1], self._head_columns, out=rows.outputs)
+        if self._num_grown == self.num_levels + 1:
+            self._levels.append(rows.outputs)
+        else:
+            self._levels += rows.outputs.split(self.level_sizes(self.num_levels, self._num_grown))
         self.num_levels = self._num_grown
 
     def level_sizes(self, first: int, last: int) -> list[int]:
@@ -101,7 +166,7 @@ class Recorder:
 
     def logits(self, level: int) -> Tensor:
         """Of π at an evaluated level, without gradient, [num_nodes, K]."""
-        return self._levels[level][:, : self._sizes[0]]
+        return self._levels[level][:, : self._space.sizes[0]]
 
     def heads(self, allowed: Tensor | None, log_completions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log π, log π_B and log F at every row on all evaluated levels, [batch, levels, ...].
@@ -110,46 +175,69 @@ class Recorder:
             allowed: what a mask says of the intentions, [batch, levels, K].
             log_completions: what is added to the head of log F, [levels] or [batch, levels].
         """
-        return _Heads.apply(self, allowed, log_completions, *self._weights)  # type: ignore[no-untyped-call]  # torch
+        return _Heads.apply(self, allowed, log_completions, *self._space.weights)  # type: ignore[no-untyped-call]  # torch
 
     def rows(self) -> npt.NDArray[Any]:
         """The heads at every row on all evaluated levels side by side, without gradient, [batch, levels, n]."""
         return self.outputs().numpy()[self.tree.nodes(self.num_levels).numpy()]
 
-    def loss(self, value: float, grad: Tensor) -> Tensor:
-        """A scalar of this value, whose gradient in `rows` is known; [batch, levels, n] → []."""
-        loss: Tensor = _Loss.apply(self, value, grad, *self._weights)  # type: ignore[no-untyped-call]  # torch
-        return loss
+    def pull(self, rows: Tensor) -> None:
+        """Add the gradient in all weights that follows from that in `rows`, [batch, levels, n], to what they have."""
+        into = []
+        for weight in self._space.weights:
+            if weight.grad is None:
+                weight.grad = torch.zeros_like(weight)
+            into.append(weight.grad)
+        with torch.no_grad():
+            self._add_gradients(rows, into)
 
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The three heads in what stands side by side; [..., n] → [..., K], [..., K], [...]."""
-        num_policy, num_backward, _ = self._sizes
+        num_policy, num_backward, _ = self._space.sizes
         return rows[..., :num_policy], rows[..., num_policy : num_policy + num_backward], rows[..., -1]
 
     def outputs(self) -> Tensor:
         """The heads at all evaluated nodes side by side, [num_nodes, n]."""
-        return self._outputs[0] if len(self._outputs) == 1 else torch.cat(self._outputs)
+        return self._space.rows(0, self._starts[self.num_levels]).outputs
 
     def gradients(self, rows: Tensor) -> list[Tensor] | None:
         """The gradient in all weights from that in `rows`; None if it was added to what the weights have."""
-        nodes = self.tree.nodes(self.num_levels)
-        grad = rows.new_zeros(sum(map(len, self._outputs)), rows.shape[-1])
-        grad.index_add_(0, nodes.flatten(), rows.flatten(0, 1))
-        into: list[Tensor] = []
-        if getattr(_state, "in_place", False):
-            into = [weight.grad for weight in self._weights if weight.grad is not None]
-        in_place = len(into) == len(self._weights)
-        if not in_place:
-            into = [torch.zeros_like(weight) for weight in self._weights]
-        made = [levels[0] if len(levels) == 1 else torch.cat(levels) for levels in zip(*self._made, strict=True)]
-        num_heads = 2 * len(self._sizes)
-        heads = zip((grad.t() @ made[-1]).split(self._sizes), grad.sum(dim=0).split(self._sizes), strict=True)
+        if getattr(_state, "in_place", False) and all(weight.grad is not None for weight in self._space.weights):
+            self.pull(rows)
+            return None
+        into = [torch.zeros_like(weight) for weight in self._space.weights]
+        self._add_gradients(rows, into)
+        return into
+
+    def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
+        space, sums, made = self._space, *self._space.rows(0, self._starts[self.num_levels])[:2]
+        grad = rows.new_zeros(len(sums), rows.shape[-1])
+        grad.index_add_(0, self.tree.nodes(self.num_levels).flatten(), rows.flatten(0, 1))
+        num_heads = len(space.heads)
+        heads = zip((grad.t() @ made[-1]).split(space.sizes), grad.sum(dim=0).split(space.sizes), strict=True)
         torch._foreach_add_(into[-num_heads:], [part for pair in heads for part in pair])
         first = self._body.add_gradients(
-            grad @ self._head_weight, self._sums, self._trunk, made, into[2 : len(into) - num_heads]
+            grad @ self._head_weight, sums, space.trunk, made, into[2 : len(into) - num_heads]
         )
         climb(first, self._indices, self.tree, into[0], into[1])
-        return None if in_place else into
+
+
+class WrittenLoss(float):
+    """A loss whose gradient in the heads is known already; autograd has no part in it."""
+
+    _recorder: Recorder
+    _grad: Tensor
+
+    @classmethod
+    def of(cls, value: float, recorder: Recorder, grad: Tensor) -> "WrittenLoss":
+        """A loss of this value, whose gradient in `recorder.rows` is known, [batch, levels, n]."""
+        loss = cls(value)
+        loss._recorder, loss._grad = recorder, grad
+        return loss
+
+    def backward(self) -> None:
+        """Add the gradient in all weights to what they have."""
+        self._recorder.pull(self._grad)
 
 
 class _Heads(torch.autograd.Function):
@@ -180,18 +268,6 @@ class _Heads(torch.autograd.Function):
                     grad = grad.masked_fill(~ctx.allowed, 0.0)
                 part.copy_(_log_softmax_backward(grad, log_probs, -1, log_probs.dtype))
         return None, None, None, *_returned(ctx.recorder.gradients(rows), ctx.num_weights)
-
-
-class _Loss(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, recorder: Recorder, value: float, grad: Tensor, *weights: Tensor) -> Tensor:
-        ctx.recorder, ctx.grad, ctx.num_weights = recorder, grad, len(weights)
-        return grad.new_tensor(value)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, None, *_returned(ctx.recorder.gradients(ctx.grad * grad), ctx.num_weights)
 
 
 def _returned(gradients: list[Tensor] | None, num: int) -> list[Tensor | None]:

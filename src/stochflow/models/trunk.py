@@ -10,51 +10,65 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
-_gelu, _gelu_backward = torch.ops.aten.gelu.default, torch.ops.aten.gelu_backward.default
+_gelu_into, _gelu_backward = torch.ops.aten.gelu.out, torch.ops.aten.gelu_backward.default
 _relu_backward = torch.ops.aten.threshold_backward.default
-_layer_norm = torch.ops.aten.native_layer_norm.default
+_layer_norm_into = torch.ops.aten.native_layer_norm.out
 _layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
 NORM_EPSILON = 1e-5
 
 Weights = Sequence[Tensor]
 
 
-def residual_activations(sums: Tensor, weights: Weights) -> list[Tensor]:
-    """Everything that the residual kind computes, its features last.
+def residual_widths(width: int, num_layers: int) -> list[int]:
+    """Columns of everything that `residual_activations` writes."""
+    return [1, 1, *[width] * (2 + 2 * num_layers)]
+
+
+def plain_widths(width: int, num_layers: int) -> list[int]:
+    """Columns of everything that `plain_activations` writes."""
+    return [width] * (1 + num_layers)
+
+
+def residual_activations(sums: Tensor, weights: Weights, into: Sequence[Tensor]) -> None:
+    """Write everything that the residual kind computes, its features last.
 
     Args:
         sums: [rows, width].
-        weights: scale and shift of the norm, [width]; then W and b of every layer, [width, width] and [width].
-
-    Returns:
-        mean and 1/spread of the norm, [rows, 1] each; norm(s), h₀; then W_i·h_i + b_i, h_{i+1} of every layer;
-        [rows, width] each.
+        weights: scale and shift of the norm, [width]; then Wᵀ and b of every layer, [width, width] and [width].
+        into: for the mean and 1/spread of the norm, [rows, 1] each; norm(s), h₀; then W_i·h_i + b_i, h_{i+1} of every
+            layer; [rows, width] each.
     """
-    normed, mean, inverse = _layer_norm(sums, sums.shape[-1:], weights[0], weights[1], NORM_EPSILON)
-    made = [mean, inverse, normed, _gelu(normed)]
-    for weight, bias in zip(weights[2::2], weights[3::2], strict=True):
-        inner = functional.linear(made[-1], weight, bias)
-        made += [inner, made[-1] + _gelu(inner)]
-    return made
+    mean, inverse, normed, hidden = into[:4]
+    _layer_norm_into(sums, sums.shape[-1:], weights[0], weights[1], NORM_EPSILON, out0=normed, out1=mean, out2=inverse)
+    _gelu_into(normed, out=hidden)
+    for columns, bias, inner, following in zip(weights[2::2], weights[3::2], into[4::2], into[5::2], strict=True):
+        torch.addmm(bias, hidden, columns, out=inner)
+        torch.add(hidden, _gelu_into(inner, out=following), out=following)
+        hidden = following
 
 
-def plain_activations(sums: Tensor, weights: Weights) -> list[Tensor]:
-    """h₀, h₁, … of the plain kind, [rows, width] each."""
-    made = [sums.relu()]
-    for weight, bias in zip(weights[::2], weights[1::2], strict=True):
-        made.append(functional.linear(made[-1], weight, bias).relu_())
-    return made
+def plain_activations(sums: Tensor, weights: Weights, into: Sequence[Tensor]) -> None:
+    """Write h₀, h₁, … of the plain kind, [rows, width] each; the weights are Wᵀ and b of every layer."""
+    torch.clamp_min(sums, 0.0, out=into[0])
+    for columns, bias, hidden, following in zip(weights[::2], weights[1::2], into, into[1:], strict=False):
+        torch.addmm(bias, hidden, columns, out=following).relu_()
 
 
-def add_residual_gradients(grad: Tensor, sums: Tensor, weights: Weights, made: list[Tensor], into: Weights) -> Tensor:
+def transposed(weights: Weights) -> list[Tensor]:
+    """What `residual_activations` and `plain_activations` read, of what the gradients are taken in."""
+    return [weight.t() for weight in weights]  # a vector stays what it is
+
+
+def add_residual_gradients(
+    grad: Tensor, sums: Tensor, weights: Weights, made: Sequence[Tensor], into: Weights
+) -> Tensor:
     """Add the gradient of the residual kind in its weights to what is there; returns that in the sums, [rows, width].
 
     Args:
         grad: in the features, [rows, width].
         weights: scale and shift of the norm, then W and b of every layer.
-        made: what `residual_activations` made of the sums.
+        made: what `residual_activations` wrote for the sums.
         into: one tensor per weight, of its shape.
     """
     mean, inverse, normed, *hidden = made
@@ -73,7 +87,7 @@ def add_residual_gradients(grad: Tensor, sums: Tensor, weights: Weights, made: l
     return before_norm
 
 
-def add_plain_gradients(grad: Tensor, weights: Weights, made: list[Tensor], into: Weights) -> Tensor:
+def add_plain_gradients(grad: Tensor, weights: Weights, made: Sequence[Tensor], into: Weights) -> Tensor:
     """The same for the plain kind, which has no norm."""
     ones = grad.new_ones(grad.shape[0])
     for number in range(len(weights) // 2 - 1, -1, -1):
@@ -90,7 +104,8 @@ class ResidualTrunk(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, sums: Tensor, *weights: Tensor) -> Tensor:
         """[rows, width] → [rows, width]; the weights are those of `add_residual_gradients`."""
-        made = residual_activations(sums, weights)
+        made = [sums.new_empty(len(sums), n) for n in residual_widths(sums.shape[-1], len(weights) // 2 - 1)]
+        residual_activations(sums, transposed(weights), made)
         ctx.save_for_backward(sums, *weights, *made)
         ctx.num_weights = len(weights)
         return made[-1].view_as(made[-1])
@@ -109,7 +124,8 @@ class PlainTrunk(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, sums: Tensor, *weights: Tensor) -> Tensor:
-        made = plain_activations(sums, weights)
+        made = [sums.new_empty(len(sums), n) for n in plain_widths(sums.shape[-1], len(weights) // 2)]
+        plain_activations(sums, transposed(weights), made)
         ctx.save_for_backward(*weights, *made)
         ctx.num_weights = len(weights)
         return made[-1].view_as(made[-1])

@@ -13,6 +13,7 @@ from torch import Tensor
 from stochflow.config import LossShape, ObjectiveConfig
 from stochflow.models.dynamics import chosen
 from stochflow.models.flow_network import Heads
+from stochflow.models.recorder import WrittenLoss
 from stochflow.objectives.base import ARITHMETIC, GEOMETRIC, Learner, Objective, Terms
 from stochflow.objectives.flows import terminal_flows
 from stochflow.objectives.written import Array, Pulls, WrittenPaths, quietly
@@ -73,9 +74,14 @@ class Steps:
             return torch.stack([getattr(self, name) for name in _FIVE])
 
 
+def named_moments(values: Tensor | Array, valid: Tensor | None) -> dict[str, Tensor]:
+    """What `moments` finds, by name, [...] each."""
+    return dict(zip(SPREAD, torch.from_numpy(moments(values, valid)).unbind(-1), strict=True))
+
+
 @quietly()
-def named_moments(values: Tensor | Array, valid: Tensor | None) -> Terms:
-    """Means and standard deviations of the five terms over the real steps by name; [..., 5, batch, time] → [...] each.
+def moments(values: Tensor | Array, valid: Tensor | None) -> Array:
+    """Mean and standard deviation of each of the five terms over the real steps; [..., 5, batch, time] → [..., 10].
 
     Args:
         valid: True where a step counts, [..., batch, time]; None where that is everywhere.
@@ -93,8 +99,8 @@ def named_moments(values: Tensor | Array, valid: Tensor | None) -> Terms:
         means = np.where(real, found, 0.0).sum(axis=-1) / num_real
         centred = np.where(real, found - means[..., None], 0.0)
     deviations = np.sqrt(np.add.reduce(centred * centred, axis=-1) / num_real)
-    both = torch.from_numpy(np.stack([means, deviations], axis=-1)).flatten(-2)
-    return dict(zip(SPREAD, both.unbind(-1), strict=True))
+    both: Array = np.stack([means, deviations], axis=-1)
+    return both.reshape(*both.shape[:-2], -1)
 
 
 class Paths(NamedTuple):
@@ -271,7 +277,8 @@ def written_terms(learner: Learner, batch: Trajectories, step: int, pulls: Calla
     written = WrittenPaths(recorder.rows(), network.num_tokens, network.length)
     log_matrices = None if realised else learner.log_dynamics(paths.outcomes).numpy()
     loss, values = pulled(written, config, paths, log_matrices, pulls)
-    return {"loss": recorder.loss(loss, torch.from_numpy(written.gradient)), **named_moments(values, None)}
+    loss = WrittenLoss.of(loss, recorder, torch.from_numpy(written.gradient))
+    return {"loss": loss, **dict(zip(SPREAD, moments(values, None).tolist(), strict=True))}
 
 
 @quietly()

@@ -1,7 +1,7 @@
 """What every objective is given, and what it gives back."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +19,9 @@ from stochflow.seeding import Generators
 from stochflow.tasks.base import Reward
 from stochflow.trajectory import Trajectories
 
-Terms = dict[str, Tensor]
+# what was computed, by name; "loss" is a tensor of autograd or a `WrittenLoss`
+Terms = Mapping[str, Tensor | float]
+TensorTerms = dict[str, Tensor]
 
 ARITHMETIC, GEOMETRIC = "E[R]", "exp E[log R]"
 

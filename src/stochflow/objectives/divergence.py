@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from stochflow.logmath import log_marginal, masked_mean
-from stochflow.models.recorder import Recorder
+from stochflow.models.recorder import Recorder, WrittenLoss
 from stochflow.objectives.balance import Paths, pick
-from stochflow.objectives.base import ARITHMETIC, Objective, Terms
+from stochflow.objectives.base import ARITHMETIC, Objective, TensorTerms, Terms
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.flows import child_flows
 from stochflow.objectives.losses import balance_loss
@@ -92,7 +92,7 @@ class TrajectoryKL(Objective):
 
     def path_terms(
         self, paths: Paths, log_policy: Tensor, log_matrices: Tensor, log_behaviour: Tensor, progress: float
-    ) -> Terms:
+    ) -> TensorTerms:
         """The loss of one batch and what is logged with it.
 
         Args:
@@ -122,7 +122,7 @@ class TrajectoryKL(Objective):
         written = WrittenPaths(recorder.rows(), learner.network.num_tokens, learner.network.length)
         log_matrices = learner.log_dynamics(fresh.outcomes).numpy()
         loss, residual = self.pulled(written, fresh, log_reward.numpy(), log_matrices)
-        divergence = recorder.loss(float(loss[0]), torch.from_numpy(written.gradient))
+        divergence = WrittenLoss.of(loss[0], recorder, torch.from_numpy(written.gradient))
         log_policy = torch.from_numpy(written.log_policy)
         entropy = entropy_terms(log_policy, fresh.valid.to(log_policy.dtype), learner.config.objective, progress)
         return {
@@ -130,8 +130,8 @@ class TrajectoryKL(Objective):
             "kl_loss": divergence,
             "log_entropy_ratio": entropy.log_ratio,
             "dynamics_loss": entropy.dynamics,
-            "reward_adjusted_diff_mean": log_policy.new_tensor(residual.mean()),
-            "reward_adjusted_diff_std": log_policy.new_tensor(residual.std()),
+            "reward_adjusted_diff_mean": float(residual.mean()),
+            "reward_adjusted_diff_std": float(residual.std()),
         }
 
     @quietly()
@@ -166,7 +166,8 @@ class TrajectoryKL(Objective):
 
     def note(self, terms: Terms) -> None:
         """Keep what `log_z` needs of the terms of the last batch."""
-        self._last_residual = float(terms["reward_adjusted_diff_mean"].detach())
+        residual = terms["reward_adjusted_diff_mean"]
+        self._last_residual = float(residual.detach() if isinstance(residual, Tensor) else residual)
 
     def log_z(self) -> float:
         """Mean residual of the last batch: E[log R − log P_π] = log Z − KL."""

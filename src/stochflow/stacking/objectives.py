@@ -18,7 +18,7 @@ from stochflow.objectives.balance import (
     pulled,
     steps_on,
 )
-from stochflow.objectives.base import Terms
+from stochflow.objectives.base import TensorTerms
 from stochflow.objectives.divergence import TrajectoryKL
 from stochflow.objectives.entropy import entropy_terms
 from stochflow.objectives.written import Array, Pulls, WrittenPaths
@@ -34,7 +34,7 @@ class StackedObjective(Protocol):
     def sampler(self, batch_size: int) -> tuple[StackedSampler, torch.dtype]:
         """Where training trajectories come from, and the precision of its policy."""
 
-    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[Terms]:
+    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[TensorTerms]:
         """Terms [runs], one dictionary per parameter update; each is computed after the update before it.
 
         A loss that autograd knows nothing of has given the weights its gradient already.
@@ -109,13 +109,13 @@ class StackedBalance(_OnPaths):
         self._realised = self._config.path == "realised"
         self._backward = not self._realised and self._config.backward == "learned"
 
-    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[Terms]:
+    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[TensorTerms]:
         for paths, rows in self.together.replayed(fresh, step):
             terms = self._written(paths, rows)
             yield self._judged(paths, rows) if terms is None else terms
 
     @torch.no_grad()
-    def _written(self, paths: Paths, rows: Tensor | None) -> Terms | None:
+    def _written(self, paths: Paths, rows: Tensor | None) -> TensorTerms | None:
         """What `written_terms` says of one run, for all of them."""
         config, network, pulls = self._config, self.together.network.single, self._objective.pulls
         if pulls is None or not has_written_loss(config):
@@ -132,7 +132,7 @@ class StackedBalance(_OnPaths):
         apart = values.reshape(len(values), *shape, -1).swapaxes(0, 1)
         return {"loss": torch.from_numpy(losses), **named_moments(apart, None)}
 
-    def _judged(self, paths: Paths, rows: Tensor | None) -> Terms:
+    def _judged(self, paths: Paths, rows: Tensor | None) -> TensorTerms:
         """The same by autograd, for any loss and any steps."""
         objective, config = self._objective, self._config
 
@@ -168,7 +168,7 @@ class StackedTrajectoryKL(_OnPaths):
         super().__init__(together)
         self._objectives = objectives
 
-    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[Terms]:
+    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[TensorTerms]:
         batch = stacked(fresh)
         paths = self.together.paths(batch, step)
         terms = self._written(batch, paths, progress)
@@ -179,7 +179,7 @@ class StackedTrajectoryKL(_OnPaths):
         yield terms
 
     @torch.no_grad()
-    def _written(self, batch: Trajectories, paths: Paths, progress: float) -> Terms | None:
+    def _written(self, batch: Trajectories, paths: Paths, progress: float) -> TensorTerms | None:
         """What the objective says of one run by a written-out gradient, for all of them; None where there is none."""
         objective, config = self._objectives[0], self._objectives[0].learner.config.objective
         recorder = self.recorder(paths, None, leaves=False) if objective.only_divergence else None
@@ -205,11 +205,11 @@ class StackedTrajectoryKL(_OnPaths):
             "reward_adjusted_diff_std": residual.std(dim=1, correction=0),
         }
 
-    def _judged(self, batch: Trajectories, paths: Paths, progress: float) -> Terms:
+    def _judged(self, batch: Trajectories, paths: Paths, progress: float) -> TensorTerms:
         """The same by autograd, for any steps and with a gradient of the entropy."""
         objective = self._objectives[0]
 
-        def terms_of(paths: Paths, log_policy: Tensor, log_matrices: Tensor, log_behaviour: Tensor) -> Terms:
+        def terms_of(paths: Paths, log_policy: Tensor, log_matrices: Tensor, log_behaviour: Tensor) -> TensorTerms:
             return objective.path_terms(paths, log_policy, log_matrices, log_behaviour, progress)
 
         log_policy = self.heads(paths.outcomes, None, backward=False, flow=False).log_policy

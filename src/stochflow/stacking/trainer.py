@@ -9,7 +9,7 @@ from torch import Tensor
 from stochflow.descent import Record, learning_rate_factor, require_finite
 from stochflow.errors import NumericsError
 from stochflow.objectives.balance import PathBalance
-from stochflow.objectives.base import Terms
+from stochflow.objectives.base import TensorTerms
 from stochflow.objectives.divergence import TrajectoryKL
 from stochflow.rollout import Walk
 from stochflow.stacking.descent import StackedDescent
@@ -98,7 +98,7 @@ class StackedTrainer:
         columns = zip(*(column.unbind() for column in vars(walks).values()), strict=True)
         return [trainer.keep(Walk(*each)) for trainer, each in zip(self.trainers, columns, strict=True)]
 
-    def _checked(self, terms: Terms) -> Tensor:
+    def _checked(self, terms: TensorTerms) -> Tensor:
         """The terms as one tensor, [terms, runs], once all of them are known to be finite."""
         values = torch.stack([term.detach() for term in terms.values()])
         if not bool(torch.isfinite(values).all()):
@@ -110,7 +110,7 @@ class StackedTrainer:
         sums = torch.stack([weight.detach().flatten(1).sum(dim=1) for weight in self._network.weights.values()])
         self._checked({"sum of all weights": sums.sum(dim=0)})
 
-    def _blame(self, trainer: Trainer, terms: Terms) -> None:
+    def _blame(self, trainer: Trainer, terms: TensorTerms) -> None:
         try:
             require_finite(terms)
         except NumericsError as error:
