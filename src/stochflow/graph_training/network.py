@@ -79,5 +79,10 @@ class GraphNetwork(nn.Module):
     @torch.no_grad()
     def policy_table(self) -> Tensor:
         """log π(a|s) of every state, on the CPU, float64, [S, A]."""
-        states = torch.arange(self.num_states, device=self.device)
+        return self.policy_rows(torch.arange(self.num_states))
+
+    @torch.no_grad()
+    def policy_rows(self, states: Tensor) -> Tensor:
+        """log π(a|s) of some states, on the CPU, float64; [num] → [num, A]."""
+        states = states.to(self.device)
         return self.log_policy(self.hidden(states), states).double().cpu()

@@ -58,7 +58,7 @@ class GraphTrainer(Loop):
         dynamics, valid = self.learner.dynamics, fresh.valid
         states = nodes_on(self.learner.graph, fresh.outcomes, valid)[:, :-1]
         seen = (states[valid], fresh.intentions[valid], fresh.outcomes[valid])
-        loss = -float(safe_log(dynamics.table())[seen].mean())
+        loss = -float(safe_log(dynamics.table()[seen]).mean())
         dynamics.observe(*seen)
         return {"forward_dynamics_loss": loss}
 

@@ -100,6 +100,11 @@ class Graph:
         return int(self.depths.max())
 
     @cached_property
+    def cumulative(self) -> Tensor:
+        """Sums of P(outcome|s,a) over the outcomes up to each, [S, A, C]."""
+        return self.dynamics.cumsum(dim=-1)
+
+    @cached_property
     def valid_actions(self) -> Tensor:
         """True for intentions that are possible in a state, [S, A]."""
         return self.dynamics.sum(dim=-1) > 0
