@@ -31,6 +31,16 @@ def test_rows_that_are_asked_for_give_the_episodes_of_the_table(num: int, explor
     assert walks[0].valid.shape == (num, GRID.max_steps)
 
 
+def test_a_world_that_obeys_draws_nothing() -> None:
+    still, slipping = hypergrid("3,4", slip=0.0), GRID
+    assert (still.obedient, slipping.obedient) == (True, False)
+    generators = Generators(0)
+    before = generators["channel"].get_state()
+    made = walk(still, network().policy_table(), 16, generators)
+    assert torch.equal(generators["channel"].get_state(), before)
+    assert torch.equal(made.intentions[made.valid], made.outcomes[made.valid])
+
+
 def test_nobody_is_asked_after_the_end() -> None:
     asked: list[int] = []
     stop = torch.full((1, GRID.num_actions), -80.0, dtype=torch.float64)

@@ -58,9 +58,12 @@ class GraphNetwork(nn.Module):
 
     def hidden(self, nodes: Tensor) -> Tensor:
         """The trunk; [...] → [..., width]."""
-        hidden = functional.gelu(self.norm(self.embedding(self.features[nodes])))
+        # functions instead of modules: a walk asks for a few rows many times, and a call of a module costs as much
+        embedded = functional.linear(self.features[nodes], self.embedding.weight, self.embedding.bias)
+        norm = self.norm
+        hidden = functional.gelu(torch.layer_norm(embedded, norm.normalized_shape, norm.weight, norm.bias, norm.eps))
         for layer in self.layers:
-            hidden = hidden + functional.gelu(layer(hidden))
+            hidden = hidden + functional.gelu(functional.linear(hidden, layer.weight, layer.bias))  # type: ignore[arg-type]
         return hidden
 
     def log_policy(self, hidden: Tensor, states: Tensor) -> Tensor:

@@ -39,15 +39,21 @@ def walk(
         states = torch.where(valid, nodes, 0)
         behaviour = behaviour_at(states)
         intentions = draw(behaviour, generators["policy"])
-        rows = graph.cumulative[states, intentions]
-        uniform = torch.rand(num, 1, generator=generators["channel"], dtype=torch.float64)
-        # scaled by the row's own total: rounding in the sum must not open an index past the last outcome
-        outcomes = (uniform * rows[:, -1:] >= rows).sum(dim=-1)
+        # a world that obeys draws nothing
+        outcomes = intentions if graph.obedient else _outcomes(graph, states, intentions, generators["channel"])
         nodes = torch.where(valid, graph.children[states, outcomes], nodes)
         chosen = behaviour.gather(-1, intentions.unsqueeze(-1)).squeeze(-1).log()
         steps.append((intentions, outcomes, valid, torch.where(valid, chosen, 0.0)))
     missing = (0, graph.max_steps - len(steps))
     return Walk(*(pad(torch.stack(column, dim=1), missing) for column in zip(*steps, strict=True)))
+
+
+def _outcomes(graph: Graph, states: Tensor, intentions: Tensor, generator: torch.Generator) -> Tensor:
+    """What comes of intentions; [num] each."""
+    rows = graph.cumulative[states, intentions]
+    uniform = torch.rand(len(states), 1, generator=generator, dtype=torch.float64)
+    # scaled by the row's own total: rounding in the sum must not open an index past the last outcome
+    return (uniform * rows[:, -1:] >= rows).sum(dim=-1)
 
 
 def _behaviour(graph: Graph, log_policy: Tensor | PolicyRows, exploration: Exploration) -> PolicyRows:

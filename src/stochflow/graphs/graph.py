@@ -105,6 +105,13 @@ class Graph:
         return self.dynamics.cumsum(dim=-1)
 
     @cached_property
+    def obedient(self) -> bool:
+        """True when whatever is intended comes."""
+        if not self.outcomes_are_intentions:
+            return False
+        return bool(self.dynamics.diagonal(dim1=1, dim2=2)[self.valid_actions].eq(1.0).all())
+
+    @cached_property
     def valid_actions(self) -> Tensor:
         """True for intentions that are possible in a state, [S, A]."""
         return self.dynamics.sum(dim=-1) > 0
