@@ -11,7 +11,7 @@ from typing import Any
 
 from stochflow.api import resolve_config
 from stochflow.enumerated.tree import attainable_optimum
-from stochflow.experiment import build, torch_threads
+from stochflow.experiment import build, crossed, torch_threads
 
 MODELS = {
     "2 × 256, kmers [1]": {"kmers": [1], "width": 256, "num_layers": 2},
@@ -55,19 +55,20 @@ def report(name: str, work: Callable[[], object], repeats: int) -> None:
 
 
 def print_share(method: str, trajectories: int) -> None:
-    """CPU time of a run and of its judgements, as often as the method's own settings ask for them."""
+    """CPU time of a run and of its judgements, as often as the run asks for them and before the first step."""
     settings = {"method": method, "channel": {"noise": 0.25}, "budget": {"trajectories": trajectories}}
     experiment = build(resolve_config([settings]))
-    trainer, training, judging = experiment.trainer, 0.0, 0.0
-    every, done = experiment.config.evaluation.every, 0
+    trainer, training, done = experiment.trainer, 0.0, 0
+    judging = cpu_seconds(experiment.judge)
     while not trainer.finished:
+        before = trainer.progress
         training += cpu_seconds(trainer.train_step)
-        if int(trainer.progress / every) > done:
-            done = int(trainer.progress / every)
+        if crossed(before, trainer.progress, experiment.judged_every):
             judging += cpu_seconds(experiment.judge)
+            done += 1
     print(
-        f"  {method}: {done} judgements take {judging:.1f} s beside {training:.1f} s of training, "
-        f"{judging / (judging + training):.1%} of a run of {trajectories:,} trajectories"
+        f"  {method}: {done} judgements and the one before take {judging:.2f} s beside {training:.1f} s of training, "
+        f"{judging / training:.1%} of it, in a run of {trajectories:,} trajectories"
     )
 
 

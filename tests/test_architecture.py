@@ -15,7 +15,7 @@ ORDER = [
     ["errors"],
     ["seeding", "logmath", "files", "kmers", "memory", "metrics", "optional"],
     ["channels", "tasks", "config", "methods", "sequences", "checkpoint", "pages"],
-    ["enumerated", "models", "channel_config", "needs", "oracles", "constraints", "lengths"],
+    ["enumerated", "models", "channel_config", "needs", "judging", "oracles", "constraints", "lengths"],
     ["graphs", "trajectory"],
     ["planning", "rollout", "task_config", "replay", "descent"],
     ["policies"],

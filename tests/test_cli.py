@@ -286,8 +286,8 @@ def test_a_log_file_gets_a_plain_line_with_pace_memory_and_figures(
 
 @pytest.mark.filterwarnings("always")
 def test_an_alarm_is_one_warning_on_standard_error(run_cli: Stochflow) -> None:
-    arguments = ("--method", "sgfn-db", "--steps", 20, "--out", "run", *SET, "--set", "optimiser.learning_rate=1e-9")
-    result = run_cli("train", "hypergrid", *arguments)
+    settings = ("--set", "optimiser.learning_rate=1e-9", "--set", "evaluation.every=0.05")
+    result = run_cli("train", "hypergrid", "--method", "sgfn-db", "--steps", 20, "--out", "run", *SET, *settings)
     assert result.code == 0
     warned = [line for line in result.err.splitlines() if line.startswith("Warning:")]
     assert len(warned) == 1

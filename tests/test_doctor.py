@@ -76,7 +76,7 @@ def test_a_task_too_large_to_enumerate_is_watched_too(tmp_path: Path) -> None:
 
 
 def test_what_was_said_is_not_said_again_on_resume(tmp_path: Path) -> None:
-    slow = (*TINY, "optimiser.learning_rate=1e-9")
+    slow = (*TINY, "optimiser.learning_rate=1e-9", "evaluation.every=0.05")
     stops = iter([False] * 15 + [True])
     with pytest.warns(UserWarning, match="stalled: the regret is 2.96"):
         stochflow.train(

@@ -7,20 +7,36 @@ import argparse
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from benchmarks.peers import results
 from benchmarks.peers.processes import ROOT, Peers, Row, use_one_core, work
 from benchmarks.peers.reward import write_log_rewards
-from benchmarks.peers.settings import BATCHES, BETA, FLOOR, ITERATIONS, REFERENCE_BUDGETS, SYSTEMS, WARM_UP
+from benchmarks.peers.settings import (
+    BATCHES,
+    BETA,
+    DIMENSIONS,
+    FLOOR,
+    ITERATIONS,
+    NUM_BITS,
+    PATIENCE,
+    REFERENCE_BUDGETS,
+    SIDE,
+    SYSTEMS,
+    WARM_UP,
+    WORD_BITS,
+)
+from stochflow.graphs.hypergrid import hypergrid
 from stochflow.tasks.base import Reward
+from stochflow.tasks.bits import BitSequences
 from stochflow.tasks.tfbind8 import TFBind8
 
 FOLDER = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"
 
 
-def measure_steps(peers: Peers, given: argparse.Namespace) -> Iterator[Row]:
+def measure_steps(peers: Peers, given: argparse.Namespace, ground: str = "tfbind8") -> Iterator[Row]:
     """Every system and batch in every round; who begins changes from round to round."""
     for number in range(given.rounds):
         turn = number % len(SYSTEMS)
@@ -30,13 +46,13 @@ def measure_steps(peers: Peers, given: argparse.Namespace) -> Iterator[Row]:
                     "--batch",
                     batch,
                     "--iterations",
-                    ITERATIONS[batch],
+                    round(PATIENCE[ground] * ITERATIONS[batch]),
                     "--warm-up",
-                    WARM_UP,
+                    round(PATIENCE[ground] * WARM_UP),
                     "--seed",
                     number,
                 ]
-                for row in work(peers.command(system), arguments):
+                for row in work(peers.command(system, ground), arguments):
                     yield {"system": system, "batch": batch, "round": number, **row}
 
 
@@ -60,6 +76,8 @@ def measure_reference(peers: Peers, given: argparse.Namespace) -> Iterator[Row]:
 
 PARTS: dict[str, Callable[[Peers, argparse.Namespace], Iterator[Row]]] = {
     "steps": measure_steps,
+    "steps-bits": partial(measure_steps, ground="bits"),
+    "steps-hypergrid": partial(measure_steps, ground="hypergrid"),
     "quality-gfnx": lambda peers, given: measure_curve(peers, "gfnx", None, given.seeds),
     "quality-ours": measure_quality,
     "regret-ours": lambda peers, given: measure_curve(peers, "ours", "sgfn-kl-noise", given.seeds),
@@ -83,9 +101,8 @@ def main() -> None:
     given.out.mkdir(parents=True, exist_ok=True)
     stored = given.out / "peers.json"
     with tempfile.TemporaryDirectory() as folder:
-        peers = Peers(given.environment, Path(folder) / "log_rewards.bin")
-        log_rewards = Reward(BETA, FLOOR, ramp=0.0).log_reward(TFBind8().all_scores)
-        write_log_rewards(peers.rewards, log_rewards.numpy())
+        peers = Peers(given.environment, Path(folder))
+        tell(peers)
         for part in given.part or PARTS:
             if part != "report":
                 rows = []
@@ -94,6 +111,15 @@ def main() -> None:
                     print(part, *(f"{name}={_short(value)}" for name, value in row.items()), flush=True)
                 results.store(stored, part, rows)
     publish(given.out, given.page, peers)
+
+
+def tell(peers: Peers) -> None:
+    """Write down what all systems are rewarded for: log R of every design, or the modes that it falls off from."""
+    log_rewards = Reward(BETA, FLOOR, ramp=0.0).log_reward(TFBind8().all_scores)
+    write_log_rewards(peers.reward("tfbind8"), log_rewards.numpy())
+    write_log_rewards(peers.reward("bits"), BitSequences(NUM_BITS, WORD_BITS).modes.numpy())
+    scores = hypergrid(f"{DIMENSIONS},{SIDE}", slip=0.0).scores
+    write_log_rewards(peers.reward("hypergrid"), scores.log().numpy())
 
 
 def publish(folder: Path, page: Path, peers: Peers) -> None:

@@ -9,32 +9,79 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from benchmarks.peers.reward import require_same
 from benchmarks.peers.settings import (
+    BETA,
+    DIMENSIONS,
     EXPLORATION_STEPS,
     LEARNING_RATE,
     LENGTH,
-    LETTERS,
     LOG_Z_LEARNING_RATE,
+    NUM_BITS,
+    SHAPES,
+    SIDE,
     WIDTH,
+    WORD_BITS,
 )
 
 
 class Network(eqx.Module):
-    """The policy network that gfnx trains on TFBind8: an MLP on one-hot letters, then one linear map to all heads."""
+    """The policy network that gfnx trains: an MLP on one-hot letters or coordinates, then one linear map to all heads.
+
+    Attributes:
+        letters: of the alphabet; 0 where an observation is one-hot already, as on a grid.
+    """
 
     body: eqx.nn.MLP
     heads: eqx.nn.Linear
+    num_forward: int = eqx.field(static=True)
+    letters: int = eqx.field(static=True)
 
-    def __init__(self, num_forward: int, num_backward: int, key: jax.Array) -> None:
+    def __init__(self, num_inputs: int, letters: int, num_forward: int, num_backward: int, key: jax.Array) -> None:
         body_key, head_key = jax.random.split(key)
-        self.body = eqx.nn.MLP(LENGTH * (LETTERS + 1), WIDTH, WIDTH, depth=2, key=body_key)
+        self.body = eqx.nn.MLP(num_inputs, WIDTH, WIDTH, depth=2, key=body_key)
         self.heads = eqx.nn.Linear(WIDTH, num_forward + 1 + num_backward, key=head_key)
+        self.num_forward, self.letters = num_forward, letters
 
     def __call__(self, observation: jax.Array) -> dict[str, jax.Array]:
-        letters = jax.nn.one_hot(observation[1:], LETTERS + 1).reshape(-1)
-        output = self.heads(self.body(letters))
-        forward, flow, backward = jnp.split(output, [LETTERS, LETTERS + 1])
+        if self.letters:
+            observation = jax.nn.one_hot(observation[1:], self.letters + 1).reshape(-1)
+        output = self.heads(self.body(observation))
+        forward, flow, backward = jnp.split(output, [self.num_forward, self.num_forward + 1])
         return {"forward_logits": forward, "log_flow": flow[0], "backward_logits": backward}
+
+
+class Bits(gfnx.environment.sequence.FixedAutoregressiveSequenceEnvironment):
+    """Words of bits from left to right: gfnx's own bit sequences are filled in any order, which is another task."""
+
+    name = "bits"
+
+    def __init__(self, reward_module: Any) -> None:
+        length, letters = SHAPES["bits"]
+        special = {"pad_token": letters, "bos_token": letters + 1, "eos_token": letters + 2}
+        super().__init__(reward_module, max_length=length, nchar=letters, ntoken=letters + 3, **special)
+
+
+def environment(ground: str, told: np.ndarray) -> tuple[Any, Any]:
+    """A ground as gfnx knows it, with its parameters; the reward is its own, or refused where it is not ours.
+
+    Args:
+        told: log R of every design, or the modes of bit sequences.
+    """
+    if ground == "bits":
+        env: Any = Bits(gfnx.BitseqRewardModule(NUM_BITS, WORD_BITS, reward_exponent=BETA))
+        modes = jnp.asarray(told.reshape(-1, NUM_BITS) > 0.5)
+        return env, env.init(jax.random.PRNGKey(0)).replace(reward_params={"mode_set": modes})
+    if ground == "hypergrid":
+        env = gfnx.HypergridEnvironment(gfnx.EasyHypergridRewardModule(), dim=DIMENSIONS, side=SIDE)
+        params = env.init(jax.random.PRNGKey(0))
+        theirs = env.reward_module.log_reward(env.get_all_states(params), params)
+    else:
+        env = gfnx.TFBind8Environment(gfnx.TFBind8RewardModule())
+        params = env.init(jax.random.PRNGKey(0))
+        theirs = jnp.log(params.reward_params["rewards"])
+    require_same(told, np.asarray(theirs))
+    return env, params
 
 
 class Training:
@@ -42,12 +89,13 @@ class Training:
 
     length = LENGTH
 
-    def __init__(self, batch: int, seed: int) -> None:
+    def __init__(self, batch: int, seed: int, ground: str, told: np.ndarray) -> None:
         self.batch, self.step = batch, 0
-        self._env = gfnx.TFBind8Environment(gfnx.TFBind8RewardModule())
-        self._env_params = self._env.init(jax.random.PRNGKey(0))
+        self._env, self._env_params = environment(ground, told)
         key, init_key = jax.random.split(jax.random.PRNGKey(seed))
-        network = Network(self._env.action_space.n, self._env.backward_action_space.n, init_key)
+        length, letters = SHAPES.get(ground, (DIMENSIONS * SIDE, 0))
+        num_actions = (self._env.action_space.n, self._env.backward_action_space.n)
+        network = Network(length * (letters + 1), letters, *num_actions, init_key)
         weights, self._static = eqx.partition(network, eqx.is_array)
         params = {"network": weights, "log_z": jnp.zeros(())}
         self._optimiser = optax.multi_transform(
@@ -58,11 +106,6 @@ class Training:
         self._state = (key, params, self._optimiser.init(params))
         self._run: Any = None
         self._logits = jax.jit(lambda weights, rows: jax.vmap(eqx.combine(weights, self._static))(rows))
-
-    @property
-    def rewards(self) -> jax.Array:
-        """R of every sequence in lexicographic order, [K^L]."""
-        return self._env_params.reward_params["rewards"]
 
     @property
     def num_parameters(self) -> int:

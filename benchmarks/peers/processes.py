@@ -30,18 +30,23 @@ class Peers:
 
     Attributes:
         folder: the environment that `make bench-peers` builds, with gfnx's source distribution in `sources`.
-        rewards: table of log R that all are given.
+        rewards: folder of what all are told about the reward, one file per ground.
     """
 
     folder: Path
     rewards: Path
 
-    def command(self, system: str) -> list[str]:
+    def reward(self, ground: str) -> Path:
+        """The file of a ground: a table of log R, or the modes of bit sequences."""
+        return self.rewards / f"{ground}.bin"
+
+    def command(self, system: str, ground: str = "tfbind8") -> list[str]:
         """The interpreter and the module that answer for a system, with what they need to know."""
         module = ["-m", f"benchmarks.peers.worker_{system}"]
         if system == "ours":
-            return [sys.executable, *module]
-        command = [str(self.folder.absolute() / "bin" / "python"), *module, "--rewards", str(self.rewards.absolute())]
+            return [sys.executable, *module, "--ground", ground]
+        python, told = self.folder.absolute() / "bin" / "python", self.reward(ground).absolute()
+        command = [str(python), *module, "--ground", ground, "--rewards", str(told)]
         if system == "gfnx":
             (sources,) = (path for path in (self.folder / "sources").glob("gfnx-*") if path.is_dir())
             command += ["--sources", str(sources.absolute())]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.peers.processes import Row
-from benchmarks.peers.tables import quality_table, regret_table, step_table
+from benchmarks.peers.tables import ground_table, quality_table, regret_table, step_table
 
 Parts = dict[str, list[Row]]
 
@@ -19,6 +19,14 @@ SECTIONS: dict[str, tuple[tuple[str, ...], Callable[..., str]]] = {
     "A training step of trajectory balance on TFBind8 without noise, one core; medians and extremes over rounds": (
         ("steps",),
         step_table,
+    ),
+    "The same on 120 bits, eight at a time from left to right; both peers are asked to be no faster than ours": (
+        ("steps-bits",),
+        ground_table,
+    ),
+    "The same on a grid of four dimensions and side eight; both peers are asked to be no faster than ours": (
+        ("steps-hypergrid",),
+        ground_table,
     ),
     "Time to quality without noise": (("quality-gfnx", "quality-ours"), quality_table),
     "Time to regret at α = 0.25": (("regret-ours", "regret-reference"), regret_table),
@@ -46,7 +54,7 @@ def write_curves(path: Path, parts: Parts) -> None:
         table = csv.DictWriter(file, CURVE_COLUMNS, extrasaction="ignore", lineterminator="\n")
         table.writeheader()
         for part, rows in sorted(parts.items()):
-            if part != "steps":
+            if not part.startswith("steps"):
                 table.writerows({"part": part, **row} for row in rows)
 
 

@@ -7,6 +7,8 @@ BATCHES = (16, 64, 256)
 # timed iterations of one worker, after as many as WARM_UP untimed ones
 ITERATIONS = {16: 600, 64: 300, 256: 120}
 WARM_UP = 30
+# of both, the share that a ground gets: 120 bits take the peers up to a second per iteration
+PATIENCE = {"tfbind8": 1.0, "bits": 0.1, "hypergrid": 0.25}
 
 # at least so many times the CPU time of ours, per batch
 STEP_TARGETS = {
@@ -16,7 +18,14 @@ STEP_TARGETS = {
 TV_TARGET, TV_RATIO = 0.171, 6.0
 REGRET_TARGET, REGRET_RATIO = 0.15, 20.0
 
-LENGTH, LETTERS = 8, 4
+# what the steps are taken on
+GROUNDS = ("tfbind8", "bits", "hypergrid")
+# sequences: positions and letters
+SHAPES = {"tfbind8": (8, 4), "bits": (15, 256)}
+LENGTH, LETTERS = SHAPES["tfbind8"]
+NUM_BITS, WORD_BITS = 120, 8
+DIMENSIONS, SIDE = 4, 8
+GRID_REWARDS = (1e-3, 0.5, 2.0)  # everywhere, in the corners, in their modes
 WIDTH = 256  # of all networks: one-hot prefix → 256 → 256 → 256 → heads, about 143,000 weights
 
 # gfnx: the defaults of its own script for TFBind8
@@ -39,12 +48,25 @@ _SAME_TASK: dict[str, Any] = {
 _SAME_NETWORK: dict[str, Any] = {"model": {"kmers": [1], "trunk": "plain", "width": WIDTH, "num_layers": 2}}
 
 
-def step_settings(batch_size: int) -> dict[str, Any]:
+# on a graph the trunk is residual with norm and GELU; of the same width and depth
+_TASKS: dict[str, dict[str, Any]] = {
+    "tfbind8": _SAME_TASK | _SAME_NETWORK,
+    "bits": _SAME_TASK | _SAME_NETWORK | {"task": f"bits:{NUM_BITS},{WORD_BITS}", "reward": {"beta": BETA}},
+    "hypergrid": {
+        "task": f"hypergrid:{DIMENSIONS},{SIDE}",
+        "channel": {"kind": "none"},
+        "reward": {"beta": 1.0},
+        "device": "cpu",
+        "model": {"width": WIDTH, "num_layers": 2},
+    },
+}
+
+
+def step_settings(batch_size: int, ground: str = "tfbind8") -> dict[str, Any]:
     """Ours, trajectory balance without noise: one update per fresh batch, nothing replayed, no channel to learn."""
     return {
         "method": "gfn-tb",
-        **_SAME_TASK,
-        **_SAME_NETWORK,
+        **_TASKS[ground],
         "dynamics": {"kind": "known"},
         "exploration": {"epsilon": 0.0},
         "optimiser": {"learning_rate": LEARNING_RATE, "batch_size": batch_size, "updates": 1},

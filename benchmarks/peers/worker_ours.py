@@ -2,12 +2,11 @@
 
 import argparse
 
-import torch
-
 from benchmarks.peers.clock import Stopwatch, say
-from benchmarks.peers.settings import CHECKPOINTS, CURVES, REFERENCE_CURVES, step_settings
+from benchmarks.peers.settings import CHECKPOINTS, CURVES, GROUNDS, REFERENCE_CURVES, step_settings
 from stochflow.api import resolve_config
 from stochflow.experiment import Experiment, build, torch_threads
+from stochflow.graph_training.experiment import GraphExperiment, build_graph_experiment
 
 
 def main() -> None:
@@ -15,21 +14,27 @@ def main() -> None:
     options.add_argument("--batch", type=int, help="time steps of trajectory balance with this batch")
     options.add_argument("--iterations", type=int)
     options.add_argument("--warm-up", type=int, default=0)
+    options.add_argument("--ground", choices=GROUNDS, default="tfbind8")
     options.add_argument("--curve", choices=CURVES)
     options.add_argument("--seed", type=int, default=0)
     given = options.parse_args()
-    settings = step_settings(given.batch) if given.curve is None else CURVES[given.curve]
-    experiment = build(resolve_config([{**settings, "seed": given.seed}]))
+    if given.curve is None:
+        config = resolve_config([{**step_settings(given.batch, given.ground), "seed": given.seed}])
+        with torch_threads(1):
+            time_steps(
+                build_graph_experiment(config) if given.ground == "hypergrid" else build(config),
+                given.iterations,
+                given.warm_up,
+            )
+        return
+    experiment = build(resolve_config([{**CURVES[given.curve], "seed": given.seed}]))
     # the reference evaluates every prefix of every episode, and once more for the loss
     experiment.network.fused = given.curve not in REFERENCE_CURVES
     with torch_threads(1):
-        if given.curve is None:
-            time_steps(experiment, given.iterations, given.warm_up)
-        else:
-            draw_curve(experiment)
+        draw_curve(experiment)
 
 
-def time_steps(experiment: Experiment, iterations: int, warm_up: int) -> None:
+def time_steps(experiment: Experiment | GraphExperiment, iterations: int, warm_up: int) -> None:
     take_steps(experiment, warm_up)
     watch = Stopwatch()
     with watch:
@@ -56,14 +61,14 @@ def draw_curve(experiment: Experiment) -> None:
         )
 
 
-def take_steps(experiment: Experiment, num: int) -> None:
+def take_steps(experiment: Experiment | GraphExperiment, num: int) -> None:
     for _ in range(num):
         experiment.trainer.train_step()
 
 
-def count(experiment: Experiment) -> int:
+def count(experiment: Experiment | GraphExperiment) -> int:
     """Weights that training moves."""
-    modules: list[torch.nn.Module] = [experiment.network, experiment.trainer.objective.own]
+    modules = [part for name, part in experiment.trainer.modules().items() if name != "dynamics"]
     return sum(weight.numel() for module in modules for weight in module.parameters() if weight.requires_grad)
 
 

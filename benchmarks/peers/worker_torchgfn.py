@@ -1,4 +1,4 @@
-"""torchgfn's worker: a timed stretch of trajectory balance on its bit sequences in the shape of TFBind8."""
+"""torchgfn's worker: a timed stretch of trajectory balance on its bit sequences and its grid."""
 
 import argparse
 from pathlib import Path
@@ -8,14 +8,29 @@ import torch
 from gfn.estimators import DiscretePolicyEstimator
 from gfn.gflownet import TBGFlowNet
 from gfn.gym.bitSequence import BitSequence
+from gfn.gym.hypergrid import HyperGrid
 from gfn.preprocessors import Preprocessor
 from gfn.samplers import Sampler
 from gfn.utils.modules import MLP
 from torch.nn.functional import one_hot
 
 from benchmarks.peers.clock import Stopwatch, say
-from benchmarks.peers.reward import read_log_rewards
-from benchmarks.peers.settings import LEARNING_RATE, LENGTH, LETTERS, LOG_Z_LEARNING_RATE, WIDTH
+from benchmarks.peers.reward import read_log_rewards, require_same
+from benchmarks.peers.settings import (
+    BETA,
+    DIMENSIONS,
+    GRID_REWARDS,
+    GROUNDS,
+    LEARNING_RATE,
+    LENGTH,
+    LETTERS,
+    LOG_Z_LEARNING_RATE,
+    NUM_BITS,
+    SHAPES,
+    SIDE,
+    WIDTH,
+    WORD_BITS,
+)
 
 
 class Sequences(BitSequence):
@@ -31,13 +46,41 @@ class Sequences(BitSequence):
 
 
 class OneHot(Preprocessor):
-    """Each word by one of five letters, the fifth for a place that is still empty; as in the other two libraries."""
+    """Each place of a state by one letter of an alphabet; where places may be empty, the first letter says so."""
 
-    def __init__(self) -> None:
-        super().__init__(output_dim=LENGTH * (LETTERS + 1))
+    def __init__(self, places: int, letters: int, first: int) -> None:
+        super().__init__(output_dim=places * letters)
+        self._letters, self._first = letters, first
 
     def preprocess(self, states: Any) -> torch.Tensor:
-        return one_hot(states.tensor + 1, LETTERS + 1).flatten(-2).float()
+        return one_hot(states.tensor - self._first, self._letters).flatten(-2).float()
+
+
+def sequences(ground: str, told: torch.Tensor) -> tuple[Any, Any, Any]:
+    """Environment, forward policy and no backward one: prefixes form a tree, and the library has a way to say so."""
+    if ground == "bits":
+        # log R = −d/temperature
+        env: Any = BitSequence(WORD_BITS, NUM_BITS, n_modes=1, temperature=NUM_BITS / BETA)
+        env.modes = told.view(-1, NUM_BITS).long()
+    else:
+        env = Sequences(told.float())
+    length, letters = SHAPES[ground]
+    encoder = OneHot(length, letters + 1, -1)
+    # three hidden layers: as many weights as the others
+    return env, DiscretePolicyEstimator(MLP(encoder.output_dim, env.n_actions, WIDTH, 3), env.n_actions, encoder), None
+
+
+def grid(told: torch.Tensor) -> tuple[Any, Any, Any]:
+    """Environment, forward policy, and a learned backward one that shares all layers but the last."""
+    rewards = dict(zip(("R0", "R1", "R2"), GRID_REWARDS, strict=True))
+    env = HyperGrid(DIMENSIONS, SIDE, reward_fn_kwargs=rewards, validate_modes=False)
+    encoder = OneHot(DIMENSIONS, SIDE, 0)
+    forward = MLP(encoder.output_dim, env.n_actions, WIDTH, 3)
+    backward = MLP(encoder.output_dim, env.n_actions - 1, WIDTH, 3, trunk=forward.trunk)
+    positions = torch.cartesian_prod(*[torch.arange(SIDE)] * DIMENSIONS)
+    require_same(told.numpy(), env.reward(env.states_from_tensor(positions)).log().numpy())
+    policy = DiscretePolicyEstimator(forward, env.n_actions, encoder)
+    return env, policy, DiscretePolicyEstimator(backward, env.n_actions, encoder, is_backward=True)
 
 
 def main() -> None:
@@ -45,17 +88,15 @@ def main() -> None:
     options.add_argument("--batch", type=int, required=True)
     options.add_argument("--iterations", type=int, required=True)
     options.add_argument("--warm-up", type=int, default=0)
+    options.add_argument("--ground", choices=GROUNDS, default="tfbind8")
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--rewards", type=Path, required=True)
     given = options.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(given.seed)
-    env = Sequences(torch.from_numpy(read_log_rewards(given.rewards)).float())
-    encoder = OneHot()
-    # three hidden layers: as many weights as the others
-    policy = DiscretePolicyEstimator(MLP(encoder.output_dim, env.n_actions, WIDTH, 3), env.n_actions, encoder)
-    # a tree: the backward policy is one, and the library has a way to say so
-    flownet = TBGFlowNet(policy, pb=None, constant_pb=True)
+    told = torch.from_numpy(read_log_rewards(given.rewards))
+    env, policy, backward = grid(told) if given.ground == "hypergrid" else sequences(given.ground, told)
+    flownet = TBGFlowNet(policy, pb=backward, constant_pb=backward is None)
     rates = [
         {"params": flownet.pf_pb_parameters(), "lr": LEARNING_RATE},
         {"params": flownet.logz_parameters(), "lr": LOG_Z_LEARNING_RATE},

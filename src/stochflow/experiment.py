@@ -2,10 +2,10 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Protocol
 
@@ -27,6 +27,7 @@ from stochflow.evaluation import (
     dynamics_metrics,
     samples_frame,
 )
+from stochflow.judging import judged_every, sequence_space
 from stochflow.kmers import suitable_kmers
 from stochflow.lengths import LengthMask, VariableTask
 from stochflow.metrics.designs import mean_pairwise_hamming
@@ -92,6 +93,10 @@ class Runnable(Protocol):
     @property
     def trainer(self) -> Loop: ...
 
+    @property
+    def judged_every(self) -> float:
+        """Share of the budget after which the policy is judged again."""
+
     def judge(self) -> dict[str, float]:
         """Exact figures of the policy as it is now; where the truth cannot be computed, what its last batch shows."""
 
@@ -112,6 +117,8 @@ class Experiment:
     truth: Truth | None
     trainer: Trainer
     reference: torch.Tensor | None
+    # the newest exact figures, by the step after which they were computed
+    _verdict: dict[int, dict[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def network(self) -> FlowNetwork:
@@ -128,11 +135,23 @@ class Experiment:
         trainer, known = self.trainer, self.config.dynamics.kind == "known"
         return trainer.learner.dynamics if known or trainer.objective.reads_dynamics else None
 
+    @cached_property
+    def judged_every(self) -> float:
+        space = None if self.truth is None else sequence_space(self.task.num_tokens, self.task.length)
+        return judged_every(self.config, space)
+
     def judge(self) -> dict[str, float]:
         if self.truth is not None:
-            return self.truth.judge(self.policy)
+            self._verdict.clear()
+            self._verdict[self.trainer.step] = self.truth.judge(self.policy)
+            return dict(self._verdict[self.trainer.step])
         latest = self.trainer.learner.replay.newest(self.config.optimiser.batch_size)
         return {"intended_spread": mean_pairwise_hamming(latest) / self.task.length}
+
+    @property
+    def last_judgement(self) -> dict[str, float] | None:
+        """Exact figures of the policy as it is now, if it was judged after the latest step."""
+        return self._verdict.get(self.trainer.step)
 
     def conclude(self) -> tuple[Summary, pd.DataFrame]:
         summary, sampled = summarise(self, pay=self.config.oracle.score_samples)
@@ -312,7 +331,7 @@ def keep_step(experiment: Runnable, directory: RunDirectory, record: Record, bef
         before: progress before the step.
     """
     config, trainer = experiment.config, experiment.trainer
-    if crossed(before, trainer.progress, config.evaluation.every):
+    if crossed(before, trainer.progress, experiment.judged_every):
         record |= experiment.judge()
     directory.append_metrics(record)
     if crossed(before, trainer.progress, config.checkpoint_every):
@@ -359,12 +378,18 @@ def summarise(experiment: Experiment, channel: Channel | None = None, pay: bool 
     # from the seed alone, not from where training left its generators: evaluating again gives the same numbers
     generator = Generators(config.seed)["evaluation"]
     sampled = draw(policy, task, channel, config.evaluation.num_samples, generator, pay)
-    exact = {"mean_score": _mean_of_known(sampled)} if truth is None else truth.optimum() | truth.judge(policy)
+    exact: Mapping[str, float | None]
+    if truth is None:
+        exact = {"mean_score": _mean_of_known(sampled)}
+    else:
+        # the last step has been judged already
+        judged = experiment.last_judgement if truth is experiment.truth else None
+        exact = truth.optimum() | (truth.judge(policy) if judged is None else judged)
     unknown = dict.fromkeys(("kl", "min_kl", "regret", "tv", "min_tv", "attainable_score", "log_z_true"))
     summary = Summary(
         **trainer.standing
         | unknown
-        | exact
+        | {**exact}
         | design_metrics(sampled, task, config.evaluation, experiment.reference)
         | dynamics_metrics(policy, experiment.dynamics, channel, sampled.walk),
         task=task.name,

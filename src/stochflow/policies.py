@@ -1,5 +1,7 @@
 """What can be judged: anything that draws intentions and knows the exact probability of what comes of them."""
 
+import math
+from collections.abc import Iterator
 from typing import Protocol
 
 import torch
@@ -42,8 +44,7 @@ class NetworkPolicy:
 
     def terminal_log_probs(self, channel: Channel) -> Tensor:
         """One sweep down the prefix tree."""
-        log_policies = (level.cpu() for level in self._network.tree_log_policies())
-        return terminal_log_probs(policy_log_marginals(log_policies, channel))
+        return terminal_log_probs(policy_log_marginals(self._tree(), channel))
 
     def log_probs(self, outcomes: Tensor, channel: Channel) -> Tensor:
         log_marginals = log_marginal(self._log_policy(outcomes).double(), channel.log_matrices(outcomes.shape[1]))
@@ -51,6 +52,15 @@ class NetworkPolicy:
 
     def intended(self, walk: Walk) -> Tensor:
         return self._log_policy(walk.outcomes).exp().double()
+
+    def _tree(self) -> Iterator[Tensor]:
+        """log π(·|s) level by level; without asking the network where its head is zero, as before training."""
+        network, head = self._network, self._network.policy_head
+        if network.mask is not None or any(bool(weight.any()) for weight in head.parameters()):
+            yield from (level.cpu() for level in network.tree_log_policies())
+            return
+        for depth in range(network.length):
+            yield torch.full((network.num_tokens**depth, network.num_tokens), -math.log(network.num_tokens))
 
     @torch.no_grad()
     def _log_policy(self, outcomes: Tensor) -> Tensor:

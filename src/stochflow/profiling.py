@@ -118,6 +118,10 @@ class Profiled:
     def trainer(self) -> Loop:
         return self._experiment.trainer
 
+    @property
+    def judged_every(self) -> float:
+        return self._experiment.judged_every
+
     def judge(self) -> dict[str, float]:
         with self._watch.stage(EVALUATION):
             return self._experiment.judge()

@@ -6,15 +6,29 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from benchmarks.peers import results, tables
+from benchmarks.peers.__main__ import tell
 from benchmarks.peers.processes import Peers, Row, WorkerError, parse, work
 from benchmarks.peers.reward import read_log_rewards, require_same, spread, total_variation, write_log_rewards
-from benchmarks.peers.settings import BETA, CURVES, FLOOR, step_settings
+from benchmarks.peers.settings import (
+    BETA,
+    CURVES,
+    DIMENSIONS,
+    FLOOR,
+    GRID_REWARDS,
+    NUM_BITS,
+    SIDE,
+    WORD_BITS,
+    step_settings,
+)
 from benchmarks.peers.worker_ours import count, draw_curve, time_steps
 from stochflow.api import resolve_config
 from stochflow.experiment import build
+from stochflow.graph_training.experiment import build_graph_experiment
 from stochflow.tasks.base import Reward
+from stochflow.tasks.bits import BitSequences
 from stochflow.tasks.tfbind8 import TFBind8
 
 
@@ -67,6 +81,38 @@ def test_ours_is_as_large_as_the_peers_and_says_what_a_step_costs(capsys: pytest
     assert experiment.trainer.step == 3
     assert row["iterations"] == 2
     assert row["cpu_ms"] > 0
+
+
+@pytest.mark.parametrize(("ground", "weights"), [("bits", 1_246_977), ("hypergrid", 147_482)])
+def test_ours_is_about_as_large_as_the_peers_on_every_ground(
+    ground: str, weights: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = resolve_config([step_settings(16, ground)])
+    experiment = build_graph_experiment(config) if ground == "hypergrid" else build(config)
+    time_steps(experiment, iterations=1, warm_up=0)
+    row = parse(capsys.readouterr().out)
+    assert row["parameters"] == weights  # gfnx 1,185,027 and 142,603, torchgfn 1,184,770 and 142,346
+
+
+def test_all_are_told_the_same_reward(tmp_path: Path) -> None:
+    peers = Peers(tmp_path, tmp_path)
+    tell(peers)
+    assert read_log_rewards(peers.reward("hypergrid")).shape == (SIDE**DIMENSIONS,)
+    assert np.exp(read_log_rewards(peers.reward("hypergrid"))[0]) == pytest.approx(sum(GRID_REWARDS[:2]))
+    modes = read_log_rewards(peers.reward("bits")).reshape(-1, NUM_BITS)
+    np.testing.assert_array_equal(modes, BitSequences(NUM_BITS, WORD_BITS).modes.numpy())
+    # a mode is the best there is, e^β, and every bit takes β/n nats off
+    task = BitSequences(NUM_BITS, WORD_BITS)
+    tokens = torch.tensor([[int("".join(map(str, word)), 2) for word in modes[:1].astype(int).reshape(-1, WORD_BITS)]])
+    other = tokens.clone()
+    other[0, 0] ^= 1
+    log_rewards = Reward(BETA, 1e-6, ramp=0.0).log_reward(task.score(torch.cat([tokens, other])))
+    assert log_rewards.tolist() == pytest.approx([BETA, BETA * (1 - 1 / NUM_BITS)])
+
+
+def test_other_grounds_ask_to_be_ahead_and_no_more() -> None:
+    text = tables.ground_table(step_rows())
+    assert "torchgfn / ours at batch 16: met: 4.00×, asked for 1×" in text
 
 
 def test_a_curve_has_a_row_per_checkpoint(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

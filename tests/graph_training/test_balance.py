@@ -59,12 +59,12 @@ def test_balanced_flows_cost_nothing_and_others_something(loss: object, method: 
     log_rewards = safe_log(network.visits[learner.graph.num_states :]) + LOG_Z
     learner.graph.scores.copy_(log_rewards.exp())
     again = Trajectories(**{**vars(batch), "scores": _scores(balanced, batch)})
-    steps = graph_steps(balanced, again, safe_log(learner.graph.dynamics), step=0)
+    steps = graph_steps(balanced, again, learner.graph.dynamics, step=0)
     log_reward = again.scores.log()
     value = loss(steps, log_reward, learner.config.objective)  # type: ignore[operator]
     assert float(value) == pytest.approx(0.0, abs=1e-9)
     other = Trajectories(**{**vars(again), "scores": 3.0 * again.scores})
-    steps = graph_steps(balanced, other, safe_log(learner.graph.dynamics), step=0)
+    steps = graph_steps(balanced, other, learner.graph.dynamics, step=0)
     assert float(loss(steps, other.scores.log(), learner.config.objective)) > 0.1  # type: ignore[operator]
 
 
@@ -89,13 +89,13 @@ def test_steps_after_the_end_do_not_count() -> None:
     settings = {"task": "hypergrid:2,4", "method": "sgfn-db", "optimiser": {"batch_size": 16}}
     trainer = build_graph_experiment(resolve_config([settings])).trainer
     batch = trainer.collect()
-    log_dynamics = safe_log(trainer.learner.graph.dynamics)
+    dynamics = trainer.learner.graph.dynamics
     assert not bool(batch.valid.all())
     changed = torch.where(batch.valid, batch.outcomes, 0)
     intended = torch.where(batch.valid, batch.intentions, 1)
     other = Trajectories(**{**vars(batch), "outcomes": changed, "intentions": intended})
     losses = []
     for each in (batch, other):
-        steps = graph_steps(trainer.learner, each, log_dynamics, step=0)
+        steps = graph_steps(trainer.learner, each, dynamics, step=0)
         losses.append(detailed_balance_loss(steps, each.scores.log(), trainer.learner.config.objective).item())
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)

@@ -349,6 +349,7 @@ def test_a_name_that_is_too_long_is_refused(tmp_path: Path) -> None:
         stochflow.compare(out=tmp_path / ("a" * 300))
 
 
+@pytest.mark.filterwarnings("ignore:.*(diverged|collapsed)")  # 400 trajectories are no training
 def test_channels_with_and_without_a_number_share_a_printed_table(
     copy: Path, here: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

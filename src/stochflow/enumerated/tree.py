@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stochflow.channels import Channel
 from stochflow.enumerated.optimum import StateOptimum, blahut_arimoto, water_filling
-from stochflow.logmath import log_marginal, safe_log
+from stochflow.logmath import TINY_PROBABILITY
 
 # beyond it a channel hardly tells its intentions apart, and solving for them is mere rounding
 _LARGEST_INVERSE = 1e6
@@ -30,9 +30,13 @@ def terminal_log_probs(log_marginals: Iterable[Tensor]) -> Tensor:
 
 
 def policy_log_marginals(log_policies: Iterable[Tensor], channel: Channel) -> Iterable[Tensor]:
-    """log M(·|s) of every level under the true channel from log π(·|s); [K^t, K] each, float64."""
+    """log M(·|s) of every level under the true channel from log π(·|s); [K^t, K] each, float64.
+
+    Impossible outcomes count as 1e-30, so every sum is above zero. All terms are positive: nothing cancels, and the
+    product of matrices is as exact as a sum in log space.
+    """
     for position, log_policy in enumerate(log_policies):
-        yield log_marginal(log_policy.double(), safe_log(channel.matrix(position)))
+        yield (log_policy.double().exp() @ channel.matrix(position).clamp_min(TINY_PROBABILITY)).log()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from stochflow.config import ObjectiveConfig
 from stochflow.graph_training.base import GraphLearner, GraphObjective
-from stochflow.graph_training.walk import nodes_on
+from stochflow.graph_training.walk import longest, nodes_on
 from stochflow.logmath import safe_log
 from stochflow.objectives.balance import Steps
 from stochflow.objectives.base import Terms
@@ -17,28 +17,30 @@ from stochflow.objectives.trajectory_balance import tb_residual
 from stochflow.trajectory import Trajectories
 
 
-def graph_steps(learner: GraphLearner, batch: Trajectories, log_dynamics: Tensor, step: int) -> Steps:
+def graph_steps(learner: GraphLearner, batch: Trajectories, dynamics: Tensor, step: int) -> Steps:
     """The five terms of every step of a batch, on the path that `objective.path` names.
 
     On the intended path π_B is over parents and intentions together; on the realised path the outcome counts as if it
     had been intended, and what remains of π_B is p_B(s|s') over parent states.
 
     Args:
-        log_dynamics: log P̂, [S, A, C].
+        dynamics: P̂, [S, A, C].
     """
     graph, network, device = learner.graph, learner.network, learner.network.device
-    nodes = nodes_on(graph, batch.outcomes, batch.valid)
-    valid = batch.valid
+    # no step of any episode is left out; at least one stays, for a batch may be empty
+    time = max(longest(batch.valid), 1)
+    intentions, outcomes, valid = batch.intentions[:, :time], batch.outcomes[:, :time], batch.valid[:, :time]
+    nodes = nodes_on(graph, outcomes, valid)
     states = torch.where(valid, nodes[:, :-1], 0)
-    places = graph.parent_places[states, batch.outcomes]
+    places = graph.parent_places[states, outcomes]
     # after the end there is no step: its child is the root's first, and nothing of it counts
     children = torch.where(valid, nodes[:, 1:], graph.children[0, graph.possible[0].int().argmax()])
     log_reward = learner.reward.log_reward(batch.scores, step).float().to(device)
-    dynamics_terms = log_dynamics[states, batch.intentions, batch.outcomes].float().to(device)
+    dynamics_terms = safe_log(dynamics[states, intentions, outcomes]).float().to(device)
     # a batch passes through few different nodes: each goes through the network once
     distinct, which = torch.stack([states, children]).unique(return_inverse=True)
     intentions, outcomes, places, valid, distinct, before, after = (
-        tensor.to(device) for tensor in (batch.intentions, batch.outcomes, places, valid, distinct, *which)
+        tensor.to(device) for tensor in (intentions, outcomes, places, valid, distinct, *which)
     )
     hidden = network.hidden(distinct)
     log_flow, log_pairs = network.log_flow(hidden, distinct), network.log_backward(hidden, distinct)
@@ -90,8 +92,8 @@ class GraphBalance(GraphObjective):
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner = self.learner
-        log_dynamics = safe_log(learner.dynamics.table())
+        dynamics = learner.dynamics.table()
         for batch in learner.replayed(fresh):
-            steps = graph_steps(learner, batch, log_dynamics, step)
+            steps = graph_steps(learner, batch, dynamics, step)
             log_reward = learner.reward.log_reward(batch.scores, step).float().to(learner.network.device)
             yield {"loss": self._loss(steps, log_reward, learner.config.objective), **steps.spread()}

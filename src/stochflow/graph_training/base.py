@@ -10,12 +10,16 @@ from torch import Tensor
 from stochflow.config import Config
 from stochflow.graph_training.dynamics import GraphDynamics
 from stochflow.graph_training.network import GraphNetwork
+from stochflow.graph_training.walk import PolicyRows
 from stochflow.graphs.graph import Graph
 from stochflow.objectives.base import Terms
 from stochflow.replay import Replay
 from stochflow.seeding import Generators
 from stochflow.tasks.base import Reward
 from stochflow.trajectory import Trajectories
+
+# so many rows of a table take about as long as one more question
+_ROWS_PER_STEP = 64
 
 
 class ObjectMemory:
@@ -75,9 +79,13 @@ class GraphObjective(ABC):
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         """Loss terms, one dictionary per parameter update, or none."""
 
-    def behaviour(self) -> Tensor:
-        """log π(a|s) that training episodes are drawn from, [S, A]: the network's unless the objective knows better."""
-        return self.learner.network.policy_table()
+    def behaviour(self) -> Tensor | PolicyRows:
+        """log π(a|s) that training episodes are drawn from, [S, A]: the network's unless the objective knows better.
+
+        A large graph is asked for the states that episodes come to, a small one for all of them at once.
+        """
+        graph, network = self.learner.graph, self.learner.network
+        return network.policy_rows if graph.num_states > _ROWS_PER_STEP * graph.max_steps else network.policy_table()
 
     def log_z(self) -> float:
         """The objective's own estimate of log Z: log F of the root."""

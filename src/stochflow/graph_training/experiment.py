@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pandas as pd
 import torch
@@ -24,6 +25,7 @@ from stochflow.graph_training.truth import (
     objects_frame,
 )
 from stochflow.graphs import Graph, configured_graph
+from stochflow.judging import Space, judged_every
 from stochflow.needs import check_needs
 from stochflow.replay import MAX_TOKENS, Replay
 from stochflow.runs import RunDirectory
@@ -32,6 +34,7 @@ from stochflow.tasks.base import Reward
 
 METHODS = ("sgfn-kl", "sgfn-db", "sgfn-tb", "gfn-db", "gfn-tb", "random")
 _MAX_LOG_REWARD = 300 * math.log(10.0)
+_FEW_STEPS = 4  # an episode may stop early
 _AWARE = ("sgfn-kl", "sgfn-db", "sgfn-tb", "random")
 
 
@@ -53,6 +56,11 @@ class GraphExperiment:
         """The same policy in a world with other noise."""
         graph = configured_graph(self.config.model_copy(update={"channel": channel}))
         return replace(self, graph=graph, truth=GraphTruth(graph, self.truth.reward))
+
+    @cached_property
+    def judged_every(self) -> float:
+        graph, sizes = self.graph, self.graph.depths[: self.graph.num_states].bincount().tolist()
+        return judged_every(self.config, Space(sizes, graph.num_actions, graph.num_objects, _FEW_STEPS))
 
     def judge(self) -> dict[str, float]:
         """Exact KL, regret, TV and expected score of the policy as it is now."""

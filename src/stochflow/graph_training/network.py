@@ -58,9 +58,12 @@ class GraphNetwork(nn.Module):
 
     def hidden(self, nodes: Tensor) -> Tensor:
         """The trunk; [...] → [..., width]."""
-        hidden = functional.gelu(self.norm(self.embedding(self.features[nodes])))
+        # functions instead of modules: a walk asks for a few rows many times, and a call of a module costs as much
+        embedded = functional.linear(self.features[nodes], self.embedding.weight, self.embedding.bias)
+        norm = self.norm
+        hidden = functional.gelu(torch.layer_norm(embedded, norm.normalized_shape, norm.weight, norm.bias, norm.eps))
         for layer in self.layers:
-            hidden = hidden + functional.gelu(layer(hidden))
+            hidden = hidden + functional.gelu(functional.linear(hidden, layer.weight, layer.bias))  # type: ignore[arg-type]
         return hidden
 
     def log_policy(self, hidden: Tensor, states: Tensor) -> Tensor:
@@ -79,5 +82,10 @@ class GraphNetwork(nn.Module):
     @torch.no_grad()
     def policy_table(self) -> Tensor:
         """log π(a|s) of every state, on the CPU, float64, [S, A]."""
-        states = torch.arange(self.num_states, device=self.device)
+        return self.policy_rows(torch.arange(self.num_states))
+
+    @torch.no_grad()
+    def policy_rows(self, states: Tensor) -> Tensor:
+        """log π(a|s) of some states, on the CPU, float64; [num] → [num, A]."""
+        states = states.to(self.device)
         return self.log_policy(self.hidden(states), states).double().cpu()

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from stochflow.graph_training.base import GraphLearner, GraphObjective
+from stochflow.graph_training.walk import PolicyRows
 from stochflow.graphs.exact import Attainable, attainable_optimum
 from stochflow.logmath import log_marginal, safe_log
 from stochflow.objectives.base import Terms
@@ -41,7 +42,7 @@ class PlannedGraphKL(GraphObjective):
         self._planned_at, self._num_planned = 0.0, 0
         self._believed = learner.dynamics.table()
 
-    def behaviour(self) -> Tensor:
+    def behaviour(self) -> Tensor | PolicyRows:
         return super().behaviour() if self._eager is None else self._eager
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:

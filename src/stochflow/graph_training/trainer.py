@@ -7,6 +7,7 @@ from torch import nn
 
 from stochflow.descent import Record
 from stochflow.graph_training.base import GraphLearner, GraphObjective
+from stochflow.graph_training.dynamics import KnownGraphDynamics
 from stochflow.graph_training.walk import nodes_on, objects_of, walk
 from stochflow.logmath import safe_log
 from stochflow.objectives.base import Terms
@@ -54,11 +55,13 @@ class GraphTrainer(Loop):
         return int(((new & firsts).cumsum(dim=0) <= calls_left).sum())
 
     def fit_dynamics(self, fresh: Trajectories, progress: float) -> Record:
-        """Count the steps of the batch, after the cross-entropy of P̂ on them as it was before."""
+        """Count the steps of the batch, after the cross-entropy of P̂ on them as it was before; none if P̂ is known."""
         dynamics, valid = self.learner.dynamics, fresh.valid
+        if isinstance(dynamics, KnownGraphDynamics):
+            return {}
         states = nodes_on(self.learner.graph, fresh.outcomes, valid)[:, :-1]
         seen = (states[valid], fresh.intentions[valid], fresh.outcomes[valid])
-        loss = -float(safe_log(dynamics.table())[seen].mean())
+        loss = -float(safe_log(dynamics.table()[seen]).mean())
         dynamics.observe(*seen)
         return {"forward_dynamics_loss": loss}
 

@@ -100,6 +100,18 @@ class Graph:
         return int(self.depths.max())
 
     @cached_property
+    def cumulative(self) -> Tensor:
+        """Sums of P(outcome|s,a) over the outcomes up to each, [S, A, C]."""
+        return self.dynamics.cumsum(dim=-1)
+
+    @cached_property
+    def obedient(self) -> bool:
+        """True when whatever is intended comes."""
+        if not self.outcomes_are_intentions:
+            return False
+        return bool(self.dynamics.diagonal(dim1=1, dim2=2)[self.valid_actions].eq(1.0).all())
+
+    @cached_property
     def valid_actions(self) -> Tensor:
         """True for intentions that are possible in a state, [S, A]."""
         return self.dynamics.sum(dim=-1) > 0

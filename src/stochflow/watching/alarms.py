@@ -52,8 +52,8 @@ def collapsed(course: Course) -> Finding | None:
     """The policy makes few of the designs that it should make."""
     if not _settled(course):
         return None
-    exact = [judged for judged in course.judged if judged.entropy_gap is not None]
-    seen = _few_designs(exact) if exact else _one_design(course)
+    exact = any(judged.entropy_gap is not None for judged in course.judged)
+    seen = _few_designs(course) if exact else _one_design(course)
     if seen is None:
         return None
     return Finding(
@@ -113,6 +113,12 @@ def _settled(course: Course) -> bool:
     return enough and course.config.objective.kind not in UNTRAINED
 
 
+def _latest(course: Course) -> list[Judgement]:
+    """The last two judgements, for one may be a moment on the way; but what stands at the end of a budget stays."""
+    last = course.judged[-2:]
+    return last if len(last) == 2 or course.share >= 1.0 else []
+
+
 def _loss_blown_up(course: Course) -> str | None:
     # where the regret is known it tells whether a policy has come back from an excursion
     since = 0.0 if course.start_regret is None else course.share - SETTLED
@@ -129,36 +135,37 @@ def _loss_blown_up(course: Course) -> str | None:
 
 
 def _worse_than_untrained(course: Course) -> str | None:
-    """Said after two judgements in a row, for one may be a moment on the way."""
     start = course.start_regret
-    last = [judged.regret for judged in course.judged[-2:] if judged.regret is not None]
-    if start is None or len(last) < 2 or not _settled(course):
+    last = [judged.regret for judged in _latest(course) if judged.regret is not None]
+    if start is None or not last or not _settled(course):
         return None
     if min(last) <= WORSE_FACTOR * start + WORSE_NATS:
         return None
     return f"the regret is {last[-1]:.3g} nats, and was {start:.3g} before training"
 
 
-def _few_designs(exact: list[Judgement]) -> str | None:
-    gaps = [judged.entropy_gap for judged in exact[-2:] if judged.entropy_gap is not None]
-    if len(gaps) < 2 or min(gaps) <= FEW_NATS:
+def _few_designs(course: Course) -> str | None:
+    gaps = [judged.entropy_gap for judged in _latest(course) if judged.entropy_gap is not None]
+    if not gaps or min(gaps) <= FEW_NATS:
         return None
     return f"the entropy of the designs is {gaps[-1]:.2f} nats below that of the attainable optimum"
 
 
 def _one_design(course: Course) -> str | None:
     """Where the target cannot be enumerated: a batch whose intentions hardly differ, but for the random ones."""
-    spreads = [judged.spread for judged in course.judged[-2:] if judged.spread is not None]
-    if len(spreads) < 2 or max(spreads) >= SMALL_SPREAD + 2.0 * course.config.exploration.epsilon:
+    spreads = [judged.spread for judged in _latest(course) if judged.spread is not None]
+    if not spreads or max(spreads) >= SMALL_SPREAD + 2.0 * course.config.exploration.epsilon:
         return None
     return f"two intended designs of a batch differ in {spreads[-1]:.1%} of their letters"
 
 
 def _regret_stands(course: Course) -> str | None:
     start = course.start_regret
-    late = [judged.regret for judged in course.judged if judged.share >= course.share - STRETCH]
-    regrets = [regret for regret in late if regret is not None]
-    if start is None or start < SMALL_REGRET or len(regrets) < 2:
+    late = [judged for judged in course.judged if judged.share >= course.share - STRETCH]
+    if len(late) < 2:  # judged so seldom that the last two say more than a fifth of the budget
+        late = _latest(course)
+    regrets = [judged.regret for judged in late if judged.regret is not None]
+    if start is None or start < SMALL_REGRET or not regrets:
         return None
     if not all(abs(regret - start) < MOVED * start for regret in regrets):
         return None

@@ -64,8 +64,10 @@ def _worse(case: Case) -> Finding | None:
 
 def _budget(case: Case) -> Finding | None:
     _, regret = _regrets(case)
-    past = [judged.regret for judged in case.course.judged if judged.share <= case.course.share - _LAST]
-    before = past[-1] if past else None
+    # judged seldom, a run may have none from a fifth before its end; over a longer way every regret falls
+    longest, shortest = case.course.share - 2.0 * _LAST, case.course.share - _LAST
+    past = [judged for judged in case.course.judged if longest <= judged.share <= shortest]
+    before = past[-1].regret if past else None
     if regret is None or before is None or regret < SMALL_REGRET or case.course.share < 1.0:
         return None
     if before - regret < STILL_FALLING * regret:
@@ -73,7 +75,8 @@ def _budget(case: Case) -> Finding | None:
     return Finding(
         "budget",
         "note",
-        f"the regret fell from {before:.3g} to {regret:.3g} nats in the last fifth of the budget",
+        f"the regret fell from {before:.3g} to {regret:.3g} nats in the last "
+        f"{case.course.share - past[-1].share:.0%} of the budget",
         "it was still falling when the budget ended",
         _longer(case),
     )
