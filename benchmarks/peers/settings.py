@@ -63,13 +63,16 @@ _TASKS: dict[str, dict[str, Any]] = {
 
 
 def step_settings(batch_size: int, ground: str = "tfbind8") -> dict[str, Any]:
-    """Ours, trajectory balance without noise: one update per fresh batch, nothing replayed, no channel to learn."""
+    """Ours, trajectory balance without noise: one update per fresh batch, nothing replayed, no channel to learn.
+
+    No warm-up, as the peers have none: policies that stay uniform would make short episodes on a grid.
+    """
     return {
         "method": "gfn-tb",
         **_TASKS[ground],
         "dynamics": {"kind": "known"},
         "exploration": {"epsilon": 0.0},
-        "optimiser": {"learning_rate": LEARNING_RATE, "batch_size": batch_size, "updates": 1},
+        "optimiser": {"learning_rate": LEARNING_RATE, "warmup": 0.0, "batch_size": batch_size, "updates": 1},
         "budget": {"steps": 10**6},
     }
 
@@ -79,6 +82,7 @@ CURVES: dict[str, dict[str, Any]] = {
     # what gfnx does, as far as there are settings for it: ε does not fall here, and log Z is log F of the root
     "gfn-tb": {
         **step_settings(GFNX_BATCH),
+        "optimiser": {"learning_rate": LEARNING_RATE, "batch_size": GFNX_BATCH, "updates": 1},
         "exploration": {"epsilon": 0.05},
         "budget": {"steps": 20_000},
     },
