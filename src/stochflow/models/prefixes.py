@@ -10,7 +10,7 @@ from torch import Tensor
 
 SMALL_BATCH = 32  # below it, looking for prefixes that rows share costs more than it saves
 # when so few rows could still be spared, the same holds
-_FEW_ROWS, _FEW_SHARE = 4, 16
+_FEW_ROWS, _FEW_SHARE = 12, 16
 
 
 class PrefixTree:
@@ -94,9 +94,12 @@ class PrefixTree:
             size = self.sizes[-1] * self.num_tokens
             parents = all_parents(self.num_tokens, depth + 1, column.device)
             return self._append(parents, None, which * self.num_tokens + column, size)
-        if not self.parted and batch_size >= SMALL_BATCH:
+        few = max(_FEW_ROWS, batch_size // _FEW_SHARE)
+        # a level spares about a K-th of what the one before did
+        hopeful = self._rows[-1] is None or batch_size - self.sizes[-1] > 2 * few
+        if hopeful and not self.parted and batch_size >= SMALL_BATCH:
             nodes, following = (which * self.num_tokens + column).unique(return_inverse=True)
-            if batch_size - len(nodes) > max(_FEW_ROWS, batch_size // _FEW_SHARE):
+            if batch_size - len(nodes) > few:
                 rows = torch.empty_like(nodes).scatter_(0, following, self._all)
                 return self._append(nodes // self.num_tokens, rows, following, len(nodes))
         return self._append(which, self._all, self._all, batch_size)
