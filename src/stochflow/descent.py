@@ -13,6 +13,8 @@ Record = dict[str, float]
 State = dict[str, Tensor]
 
 _CACHE_LINE = 16  # numbers
+_FAR = 1.0  # learning rates added up
+_LARGE = 1e15  # norm of a gradient beyond which Adam's moments might not hold it
 
 
 def learning_rate_factor(progress: float, warmup: float) -> float:
@@ -44,6 +46,7 @@ class Descent:
         first = parameters[0].detach()
         self._flat, self._gradient, self._first, self._second = (first.new_zeros(total) for _ in range(4))
         self._num_steps = torch.zeros(())
+        self._moved = math.inf
         self._bind()
 
     def _bind(self) -> None:
@@ -79,6 +82,7 @@ class Descent:
             )
         if norm > self.clip:
             self._gradient.mul_(self.clip / (norm + 1e-6))
+        self._moved += learning_rate if norm < _LARGE else math.inf
         # what torch.optim.Adam calls in the end: on its way there are as many operations again
         self._num_steps += 1
         torch._fused_adam_(
@@ -98,8 +102,14 @@ class Descent:
         )
 
     def require_finite(self) -> None:
-        """Raise an error when a weight is not finite: a loss shows it only one update later."""
-        require_finite({"sum of all weights": self._flat.sum()})
+        """Raise an error when a weight is not finite: a loss shows it only one update later.
+
+        With a finite gradient Adam moves a weight by less than eight learning rates, whatever came before. Finite
+        weights need no second look, which would cost as much as a clip, before these have added up.
+        """
+        if self._moved >= _FAR:
+            require_finite({"sum of all weights": self._flat.sum()})
+            self._moved = 0.0
 
     def state_dict(self) -> State:
         """Moments and step counts by parameter number; nothing before the first update."""
@@ -131,8 +141,12 @@ def require_finite(terms: Mapping[str, Tensor]) -> Record:
     """The terms as numbers, or an error that names one that is not finite; the total only when each part of it is."""
     with torch.no_grad():
         values = torch.stack(list(terms.values())).tolist() if len(terms) > 1 else [float(*terms.values())]
-    record = dict(zip(terms, values, strict=True))
-    if all(map(math.isfinite, values)):
+    return finite_numbers(dict(zip(terms, values, strict=True)))
+
+
+def finite_numbers(record: Record) -> Record:
+    """The same for terms that are numbers already."""
+    if all(map(math.isfinite, record.values())):
         return record
     for name in sorted(record, key=lambda name: name == "loss"):
         if not math.isfinite(record[name]):
