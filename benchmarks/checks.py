@@ -66,9 +66,7 @@ class Clock:
 
 
 def main() -> None:
-    print(
-        "method, batch, steps, CPU µs of checks per step, share of a step in % (median of windows, quartiles)"
-    )
+    print("method, batch, steps, CPU µs of checks per step, share of a step in % (median of windows, quartiles)")
     for method in METHODS:
         for size in (16, 256):
             times, shares = measured(method, size)

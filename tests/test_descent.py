@@ -73,7 +73,7 @@ def test_weights_that_overflow_are_named_after_the_step_that_did_it() -> None:
         descent.step(-weight.sum() / 1e38, learning_rate=1e-3)
         descent.require_finite()
     descent.step(-weight.sum() / 1e38, learning_rate=3e38)
-    with pytest.raises(NumericsError, match="'sum of all weights' became (inf|nan)"):
+    with pytest.raises(NumericsError, match=r"'sum of all weights' became (inf|nan)"):
         descent.require_finite()
 
 
