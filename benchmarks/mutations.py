@@ -91,7 +91,13 @@ MUTATIONS = [
     ),
     Mutation("posterior without P̂", BALANCE, "log_policy + rows.gather", "log_policy + 0 * rows.gather", OBJECTIVES),
     Mutation("posterior bends P̂", BALANCE, "rows = log_matrices.detach()", "rows = log_matrices", OBJECTIVES),
-    Mutation("uniform π_B not normalised", BALANCE, "torch.log_softmax(torch.zeros", "0 * (torch.zeros", OBJECTIVES),
+    Mutation(
+        "uniform π_B not normalised",
+        BALANCE,
+        "torch.log_softmax(torch.zeros_like(heads.log_policy), dim=-1)",
+        "torch.zeros_like(heads.log_policy)",
+        OBJECTIVES,
+    ),
     Mutation("paths nobody may intend count", BALANCE, "valid & meant.all", "valid | meant.all", "tests/constraints"),
     # trajectory balance
     Mutation(
@@ -523,7 +529,7 @@ def mutated(mutation: Mutation, folder: Path) -> Outcome:
         found = outcome_of(test_files(mutation, folder), folder)
     finally:
         file.write_text(text, encoding="utf-8")
-    if found.code not in (0, 1):
+    if found.code not in (0, 1) or (found.code and not found.failed):  # no test failed: not even Python could read it
         said = (folder / "output.txt").read_text(encoding="utf-8")
         raise SystemExit(f"pytest ended with {found.code} under '{mutation.what}':\n{said[-2000:]}")
     return found
