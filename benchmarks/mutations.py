@@ -1,28 +1,47 @@
 """Break the objectives on purpose, one line at a time, and see that the tests notice: `python -m benchmarks.mutations`.
 
 Every mutation is a piece of text that occurs once in a file and what takes its place. The tests of the module run on a
-copy of the project; a mutation that they pass has survived, which is a hole in the tests.
+copy of the project; a mutation that they pass has survived, which is a hole in the tests. First the same tests must
+pass on the copy as it is. What was tried before on the same text is not tried again, so that the command goes on where
+it was stopped.
 """
 
 import argparse
+import compileall
+import contextlib
+import hashlib
+import json
+import multiprocessing
+import os
 import shutil
-import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+# imported once: the tests run in forks of this process, which must know neither stochflow nor plugins of pytest yet
 import pandas as pd
+import pytest
+import scipy.sparse  # noqa: F401
+import torch
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "mutations.csv"
 _COPIED = ("src", "tests", "benchmarks", "pyproject.toml")
+_CONTROL = "as it is"
+_SLOWEST = "test_check_values.py"
+_LIMIT = 600.0  # seconds; a mutation may make a loop endless
 # that a test fails is enough; the smallest example of it would take minutes
 _NO_SHRINKING = """
 from hypothesis import Phase
 settings.register_profile("mutations", settings.get_profile("stochflow"), phases=[Phase.explicit, Phase.generate])
 settings.load_profile("mutations")
 """
+
+
+Key = tuple[str, ...]
 
 
 class Mutation(NamedTuple):
@@ -35,10 +54,11 @@ class Mutation(NamedTuple):
     tests: str
 
 
-OBJECTIVES = "tests/objectives"
+OBJECTIVES, GRAPHS = "tests/objectives", "tests/graph_training"
 BALANCE, DIVERGENCE, ENTROPY, PLANNED = (
     f"objectives/{name}.py" for name in ("balance", "divergence", "entropy", "planned")
 )
+GRAPH_BALANCE, GRAPH_PLANNED = (f"graph_training/{name}.py" for name in ("balance", "planned"))
 TB, DB, WRITTEN = (f"objectives/{name}.py" for name in ("trajectory_balance", "detailed_balance", "written"))
 MUTATIONS = [
     # balance along a path
@@ -71,7 +91,13 @@ MUTATIONS = [
     ),
     Mutation("posterior without P̂", BALANCE, "log_policy + rows.gather", "log_policy + 0 * rows.gather", OBJECTIVES),
     Mutation("posterior bends P̂", BALANCE, "rows = log_matrices.detach()", "rows = log_matrices", OBJECTIVES),
-    Mutation("uniform π_B not normalised", BALANCE, "torch.log_softmax(torch.zeros", "0 * (torch.zeros", OBJECTIVES),
+    Mutation(
+        "uniform π_B not normalised",
+        BALANCE,
+        "torch.log_softmax(torch.zeros_like(heads.log_policy), dim=-1)",
+        "torch.zeros_like(heads.log_policy)",
+        OBJECTIVES,
+    ),
     Mutation("paths nobody may intend count", BALANCE, "valid & meant.all", "valid | meant.all", "tests/constraints"),
     # trajectory balance
     Mutation(
@@ -100,6 +126,13 @@ MUTATIONS = [
         TB,
         "valid.int().argmax(dim=-1, keepdim=True)",
         "valid.int().argmax(dim=-1, keepdim=True) * 0",
+        OBJECTIVES,
+    ),
+    Mutation(
+        "TB forgets the root where every step is real",
+        TB,
+        "return log_flows[:, 0] + log_ratio",
+        "return log_ratio",
         OBJECTIVES,
     ),
     # detailed balance
@@ -177,7 +210,13 @@ MUTATIONS = [
         "torch.cat([log_flow[:, 1:], log_flow[:, -1:]], dim=1)",
         OBJECTIVES,
     ),
-    Mutation("targets have a gradient", "objectives/flows.py", "@torch.no_grad()\n", "", OBJECTIVES),
+    Mutation(
+        "targets have a gradient",
+        "models/flow_network.py",
+        "@torch.no_grad()\n    def child_log_flows",
+        "def child_log_flows",
+        "tests/objectives/test_flows.py",
+    ),
     Mutation(
         "paid leaves are not looked up",
         "objectives/flows.py",
@@ -304,11 +343,12 @@ MUTATIONS = [
         "values",
         "tests/objectives tests/lengths tests/planning",
     ),
+    Mutation("no bonus for what was never paid for", PLANNED, "log_rewards - bonus", "log_rewards", OBJECTIVES),
     # gradients that are written out
-    Mutation("TB's own gradient forgets the root", TB, "flow[:, 0] = pull", "flow[:, 0] = 0", OBJECTIVES),
-    Mutation("TB's own gradient halved", TB, "pull = (2.0 / len", "pull = (1.0 / len", OBJECTIVES),
+    Mutation("TB's own gradient forgets the root", TB, "flow[..., 0] = pull", "flow[..., 0] = 0", OBJECTIVES),
+    Mutation("TB's own gradient halved", TB, "pull = (2.0 / size", "pull = (1.0 / size", OBJECTIVES),
     Mutation("TB's own loss adds π_B", TB, "log_dynamics - log_backward", "log_dynamics + log_backward", OBJECTIVES),
-    Mutation("DB's own gradient forgets the next state", DB, "flow[:, 1:] -= pull[:, :-1]", "pass", OBJECTIVES),
+    Mutation("DB's own gradient forgets the next state", DB, "flow[..., 1:] -= pull[..., :-1]", "pass", OBJECTIVES),
     Mutation(
         "DB's own loss forgets P̂", DB, "log_forward + log_dynamics - log_next", "log_forward - log_next", OBJECTIVES
     ),
@@ -316,22 +356,85 @@ MUTATIONS = [
     Mutation(
         "KL's own gradient of a biased variance",
         DIVERGENCE,
-        "(len(residual) / max(len(residual) - 1, 1))\n        written",
-        "1.0\n        written",
+        "centred * (len(run) / max(len(run) - 1, 1))",
+        "centred",
         OBJECTIVES,
     ),
-    Mutation("KL's own residual not centred", DIVERGENCE, "residual - weights @ residual", "residual", OBJECTIVES),
+    Mutation(
+        "KL's own residual not centred",
+        DIVERGENCE,
+        "residual[run] - weights[run] @ residual[run]",
+        "residual[run]",
+        OBJECTIVES,
+    ),
     Mutation("softmax without its pull", WRITTEN, "into -= pull[..., None] * policy", "pass", OBJECTIVES),
     Mutation(
         "π_B pulled at the wrong state",
         WRITTEN,
-        "self._gradient[:, 1:, self._num_tokens :",
-        "self._gradient[:, :-1, self._num_tokens :",
+        "self.gradient[:, 1:, self.num_tokens :",
+        "self.gradient[:, :-1, self.num_tokens :",
         OBJECTIVES,
     ),
     Mutation("flows pulled the other way", WRITTEN, "-1] += pull", "-1] -= pull", OBJECTIVES),
     Mutation("completions not counted", WRITTEN, "left * np.float32(math.log(num_tokens))", "0 * left", OBJECTIVES),
+    Mutation(
+        "stacked runs share their weights",
+        DIVERGENCE,
+        "np.full_like(residual, num_runs / len(residual))",
+        "np.full_like(residual, 1 / len(residual))",
+        "tests/stacking",
+    ),
     Mutation("π_B pulled as π", BALANCE, "pull_backward(-ratio", "pull_backward(ratio", OBJECTIVES),
+    # on graphs
+    Mutation(
+        "objects of a graph end without the reward",
+        GRAPH_BALANCE,
+        "torch.where(ended, log_reward.unsqueeze(-1), log_flow[after])",
+        "log_flow[after]",
+        GRAPHS,
+    ),
+    Mutation(
+        "blind balance on a graph sees P̂",
+        GRAPH_BALANCE,
+        "torch.zeros_like(dynamics_terms) if realised else dynamics_terms",
+        "dynamics_terms",
+        GRAPHS,
+    ),
+    Mutation(
+        "P̂ left out of balance on a graph",
+        GRAPH_BALANCE,
+        "torch.zeros_like(dynamics_terms) if realised else dynamics_terms",
+        "torch.zeros_like(dynamics_terms)",
+        GRAPHS,
+    ),
+    Mutation("p_B of one intention only", GRAPH_BALANCE, "into.logsumexp(dim=-1)", "into[..., 0]", GRAPHS),
+    Mutation(
+        "π_B of another parent", GRAPH_BALANCE, "log_pairs[after, places]", "log_pairs[after, 0 * places]", GRAPHS
+    ),
+    Mutation(
+        "TB on a graph ends without the reward",
+        GRAPH_BALANCE,
+        "[steps.log_flow, log_reward.unsqueeze(-1)]",
+        "[steps.log_flow, steps.log_flow[:, -1:]]",
+        GRAPHS,
+    ),
+    Mutation(
+        "flows on a graph without the plan's visits",
+        GRAPH_PLANNED,
+        "plan.advances[states] + safe_log(visits[states])",
+        "plan.advances[states]",
+        GRAPHS,
+    ),
+    Mutation("the plan is not imitated", GRAPH_PLANNED, "            + _IMITATION * imitation_loss\n", "", GRAPHS),
+    Mutation("objects' flows learn nothing", GRAPH_PLANNED, " + self._object_loss(step)\n", "\n", GRAPHS),
+    Mutation("π_B on a graph learns nothing", GRAPH_PLANNED, "(flow_loss + backward_loss)", "flow_loss", GRAPHS),
+    Mutation(
+        "no bonus for objects never paid for",
+        GRAPH_PLANNED,
+        "log_reward - learner.config.plan.bonus * paid",
+        "log_reward",
+        GRAPHS,
+    ),
     # reward
     Mutation(
         "the floor before the power",
@@ -344,57 +447,192 @@ MUTATIONS = [
 ]
 
 
-def survives(mutation: Mutation, folder: Path) -> bool:
-    """True when the tests pass in a copy of the project that has the mutation."""
+class FirstFailure:
+    """Remembers the first test that failed."""
+
+    def __init__(self) -> None:
+        self.name = ""
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed and not self.name:
+            self.name = report.nodeid
+
+
+class Outcome(NamedTuple):
+    """How pytest ended in a copy of the project, and the first test that failed."""
+
+    code: int
+    failed: str
+
+
+def copy_project(folder: Path) -> None:
+    """Everything that the tests of a module need, compiled."""
+    for name in _COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
+        else:
+            shutil.copy2(source, folder / name)
+    with (folder / "tests" / "conftest.py").open("a", encoding="utf-8") as conftest:
+        conftest.write(_NO_SHRINKING)
+    compileall.compile_dir(folder / "src", quiet=1)
+
+
+def test_files(mutation: Mutation, folder: Path) -> list[str]:
+    """The tests of a mutation: those of the module first, where most are caught, and the slowest last."""
+    files = [file for name in mutation.tests.split() for file in _files_in(folder / name)]
+    near = f"test_{Path(mutation.file).stem}.py"
+    files.sort(key=lambda file: (file.name == _SLOWEST, file.name != near))
+    return [str(file.relative_to(folder)) for file in files]
+
+
+def _files_in(path: Path) -> list[Path]:
+    return [path] if path.is_file() else sorted(path.glob("test_*.py"))
+
+
+def outcome_of(files: Iterable[str], folder: Path) -> Outcome:
+    """Run tests in a fork of this process, which has imported what takes long."""
+    context = multiprocessing.get_context("fork")
+    answer = folder / "answer.json"
+    answer.unlink(missing_ok=True)
+    process = context.Process(target=_run_tests, args=(list(files), folder, answer))
+    process.start()
+    process.join(_LIMIT)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        return Outcome(1, f"no end within {_LIMIT:.0f} s")
+    if not answer.is_file():
+        raise SystemExit(f"the tests died with {process.exitcode}; see what they said in {folder}")
+    return Outcome(*json.loads(answer.read_text(encoding="utf-8")))
+
+
+def _run_tests(files: list[str], folder: Path, answer: Path) -> None:
+    os.chdir(folder)
+    sys.dont_write_bytecode = True  # a file that changes twice in a second would be taken for the one before
+    sys.path.insert(0, str(folder))
+    first = FirstFailure()
+    with (folder / "output.txt").open("w", encoding="utf-8") as output, contextlib.redirect_stdout(output):
+        code = pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *files], plugins=[first])
+        found = Path(sys.modules["stochflow"].__file__ or "")
+    if folder not in found.parents:
+        raise SystemExit(f"the tests ran on {found}, not on the copy in {folder}")
+    answer.write_text(json.dumps([int(code), first.name]), encoding="utf-8")
+
+
+def mutated(mutation: Mutation, folder: Path) -> Outcome:
+    """What the tests say in a copy of the project that has the mutation."""
     file = folder / "src" / "stochflow" / mutation.file
     text = file.read_text(encoding="utf-8")
-    if text.count(mutation.old) != 1:
-        raise SystemExit(
-            f"'{mutation.old}' occurs {text.count(mutation.old)} times in {mutation.file}; correct the list"
-        )
     file.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
     try:
-        near = f"tests/objectives/test_{file.stem}.py"  # most are caught there
-        tests = ([near] if (folder / near).is_file() else []) + mutation.tests.split()
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        found = outcome_of(test_files(mutation, folder), folder)
     finally:
         file.write_text(text, encoding="utf-8")
-    if done.returncode not in (0, 1):
-        raise SystemExit(f"pytest ended with {done.returncode} under '{mutation.what}':\n{done.stdout[-2000:]}")
-    return done.returncode == 0
+    if found.code not in (0, 1) or (found.code and not found.failed):  # no test failed: not even Python could read it
+        said = (folder / "output.txt").read_text(encoding="utf-8")
+        raise SystemExit(f"pytest ended with {found.code} under '{mutation.what}':\n{said[-2000:]}")
+    return found
+
+
+def misplaced(mutations: Iterable[Mutation]) -> list[str]:
+    """Those whose text does not occur exactly once, which have to be corrected."""
+    found = []
+    for one in mutations:
+        count = _source(one).count(one.old)
+        if count != 1 or one.old == one.new:
+            found.append(f"{count} times in {one.file}: {one.old}")
+    return found
+
+
+def _source(mutation: Mutation) -> str:
+    return (ROOT / "src" / "stochflow" / mutation.file).read_text(encoding="utf-8")
+
+
+def _digest(texts: Iterable[bytes]) -> str:
+    return hashlib.sha256(b"".join(texts)).hexdigest()[:12]
+
+
+def _key(mutation: Mutation) -> Key:
+    """What a result holds for: the mutation and the file that it changes."""
+    return (mutation.what, mutation.file, mutation.old, mutation.new, _digest([_source(mutation).encode()]))
+
+
+def _control_keys(files: Iterable[str]) -> dict[str, Key]:
+    """The same for tests of the code as it is, by their file."""
+    source = [path.read_bytes() for path in sorted((ROOT / "src").rglob("*.py"))]
+    return {file: (_CONTROL, file, "", "", _digest([*source, (ROOT / file).read_bytes()])) for file in files}
+
+
+class Results:
+    """Results of earlier and present trials, kept in a file in the order of the list."""
+
+    _COLUMNS = ("what", "file", "old", "new", "source", "result", "caught_by")
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        rows = pd.read_csv(path, dtype=str, keep_default_na=False) if path.is_file() else pd.DataFrame()
+        self._rows: dict[Key, tuple[str, str]] = {
+            tuple(row[:5]): (row[5], row[6]) for row in rows.itertuples(index=False)
+        }
+
+    def caught(self, mutation: Mutation) -> bool:
+        return self._rows.get(_key(mutation), ("", ""))[0] == "caught"
+
+    def uncontrolled(self, files: Iterable[str]) -> list[str]:
+        """Tests that were not seen to pass without a mutation."""
+        return [file for file, key in _control_keys(files).items() if key not in self._rows]
+
+    def control(self, files: Iterable[str]) -> None:
+        """These tests pass without a mutation."""
+        keys = _control_keys(files)
+        self._rows = {key: row for key, row in self._rows.items() if key[:2] not in {(_CONTROL, file) for file in keys}}
+        self._rows |= dict.fromkeys(keys.values(), ("passed", ""))
+
+    def add(self, mutation: Mutation, found: Outcome) -> str:
+        result = "caught" if found.code else "survived"
+        self._rows[_key(mutation)] = (result, found.failed)
+        return result
+
+    def save(self) -> None:
+        controls = sorted(key for key in self._rows if key[0] == _CONTROL)
+        keys = [*controls, *(key for one in MUTATIONS if (key := _key(one)) in self._rows)]
+        rows = [(*key, *self._rows[key]) for key in keys]
+        pd.DataFrame(rows, columns=list(self._COLUMNS)).to_csv(self._path, index=False)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="those whose file or description has this text")
-    parser.add_argument("--check", action="store_true", help="only see that every text occurs once")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no trial after this time")
+    parser.add_argument("--again", action="store_true", help="also those that were caught before")
     options = parser.parse_args()
+    if wrong := misplaced(MUTATIONS):
+        raise SystemExit("\n".join(wrong))
+    started, results = time.monotonic(), Results(RESULTS)
+    torch.set_num_threads(1)
     chosen = [one for one in MUTATIONS if options.only in f"{one.file}: {one.what}"]
-    if options.check:
-        for one in chosen:
-            count = (ROOT / "src" / "stochflow" / one.file).read_text(encoding="utf-8").count(one.old)
-            if count != 1:
-                print(f"{count} times in {one.file}: {one.old}")
-        return
-    rows = []
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in _COPIED:
-            source = ROOT / name
-            if source.is_dir():
-                shutil.copytree(source, Path(scratch) / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
-            else:
-                shutil.copy2(source, Path(scratch) / name)
-        with (Path(scratch) / "tests" / "conftest.py").open("a", encoding="utf-8") as conftest:
-            conftest.write(_NO_SHRINKING)
-        for number, one in enumerate(chosen, start=1):
-            result = "survived" if survives(one, Path(scratch)) else "caught"
-            print(f"{number}/{len(chosen)} {result}: {one.file}: {one.what}", flush=True)
-            rows.append({**one._asdict(), "result": result})
-    table = pd.DataFrame(rows)
-    if not options.only:
-        table.drop(columns="tests").to_csv(RESULTS, index=False)
-    print(f"{(table['result'] == 'caught').sum()} of {len(table)} caught")
+    left = [one for one in chosen if options.again or not results.caught(one)]
+    if left:
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch).resolve()
+            copy_project(folder)
+            files = results.uncontrolled(dict.fromkeys(file for one in left for file in test_files(one, folder)))
+            if files:
+                control = outcome_of(files, folder)
+                if control.code:
+                    raise SystemExit(f"without any mutation {control.failed or 'pytest'} fails; nothing can be said")
+                results.control(files)
+                results.save()
+                print(f"without any mutation {len(files)} files of tests pass", flush=True)
+            for number, one in enumerate(left, start=1):
+                if time.monotonic() - started > 60.0 * options.minutes:
+                    break
+                found = mutated(one, folder)
+                result = results.add(one, found)
+                results.save()
+                print(f"{number}/{len(left)} {result}: {one.file}: {one.what} ({found.failed})", flush=True)
+    print(f"{sum(map(results.caught, MUTATIONS))} of {len(MUTATIONS)} caught")
 
 
 if __name__ == "__main__":

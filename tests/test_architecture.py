@@ -26,7 +26,6 @@ ORDER = [
     ["experiment"],
     ["graph_training", "stacking", "profiling"],
     ["conditional", "reports"],
-    ["diagnosis"],
     ["api"],
     ["sweeps"],
     ["__init__"],

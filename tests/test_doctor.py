@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import stochflow
-from stochflow.diagnosis import Diagnosis
 from stochflow.errors import DataError
+from stochflow.reports.diagnosis import Diagnosis
 
 TINY = ("optimiser.batch_size=16", "optimiser.updates=4", "model.width=16", "evaluation.num_samples=50")
 

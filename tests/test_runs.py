@@ -211,6 +211,42 @@ def test_a_line_cut_short_is_passed_over_and_mended(run: RunDirectory, torn: byt
     assert run.metrics().to_dict("list") == {"step": [1, 2, 3], "loss": [1 / 3, 1 / 3, 0.0]}
 
 
+def test_a_record_that_does_not_fit_its_checksum_is_left_out_and_said(run: RunDirectory) -> None:
+    for step in (1, 2, 3):
+        run.append_metrics({"step": step, "loss": 0.25, "regret": float("nan")})
+    path = run.path / "metrics.jsonl"
+    whole = path.read_text(encoding="utf-8")
+    assert [json.loads(line)["loss"] for line in whole.splitlines()] == [0.25] * 3  # any reader of JSON will do
+    lines = whole.splitlines(keepends=True)
+    path.write_text("".join([lines[0], lines[1].replace("0.25", "0.35"), lines[2]]), encoding="utf-8")
+    assert run.metrics()["step"].tolist() == [1, 3]
+    with pytest.warns(UserWarning, match=r"metrics.jsonl is damaged: it does not hold each of its first 3 steps once"):
+        run.rewind_metrics(3)
+    assert run.metrics()["step"].tolist() == [1, 3]
+
+
+def test_no_flipped_bit_changes_a_figure(run: RunDirectory) -> None:
+    record = {"step": 1, "loss": 1 / 3, "regret": 12.5}
+    run.append_metrics(record)
+    path = run.path / "metrics.jsonl"
+    whole = path.read_bytes()
+    for place in range(8 * (len(whole) - 1)):
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        for row in run.metrics().to_dict("records"):
+            assert {name: row.get(name) for name in record} == record
+
+
+def test_records_of_older_runs_have_no_checksum_and_get_one_on_resume(run: RunDirectory) -> None:
+    path = run.path / "metrics.jsonl"
+    path.write_text('{"step": 1, "loss": 0.5}\n', encoding="utf-8")
+    assert run.metrics().to_dict("list") == {"step": [1], "loss": [0.5]}
+    run.rewind_metrics(1)
+    assert '"crc32": ' in path.read_text(encoding="utf-8")
+    assert run.metrics().to_dict("list") == {"step": [1], "loss": [0.5]}
+
+
 def test_rewinding_drops_what_came_after_a_step(run: RunDirectory) -> None:
     run.rewind_metrics(0)  # nothing yet
     for step in (1, 2, 3, 4):

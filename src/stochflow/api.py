@@ -16,7 +16,6 @@ import pandas as pd
 from stochflow import experiment as experiments
 from stochflow.channel_config import parse_noise, with_matrix_inside
 from stochflow.config import Config, merge, parse_assignment, read_yaml, resolve
-from stochflow.diagnosis import Diagnosis, diagnose
 from stochflow.enumerated.tree import infeasible_share
 from stochflow.errors import ConfigError
 from stochflow.evaluation import Summary, Truth, draw, samples_frame
@@ -34,6 +33,7 @@ from stochflow.methods import method_settings
 from stochflow.oracles.task import PREFIX, Named, function_name
 from stochflow.parallel import Team, joined
 from stochflow.profiling import Profiled
+from stochflow.reports.diagnosis import Diagnosis, diagnose
 from stochflow.reports.page import write_report
 from stochflow.runs import CONFIG, TABLE, RunDirectory, check_free, recover
 from stochflow.seeding import Generators

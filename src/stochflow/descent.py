@@ -13,6 +13,8 @@ Record = dict[str, float]
 State = dict[str, Tensor]
 
 _CACHE_LINE = 16  # numbers
+_FAR = 1.0  # learning rates added up
+_LARGE = 1e15  # norm of a gradient beyond which Adam's moments might not hold it
 
 
 def learning_rate_factor(progress: float, warmup: float) -> float:
@@ -45,6 +47,7 @@ class Descent:
         first = parameters[0].detach()
         self._flat, self._gradient, self._first, self._second = (first.new_zeros(total) for _ in range(4))
         self._num_steps = torch.zeros(())
+        self._moved = math.inf
         self._bind()
 
     def _bind(self) -> None:
@@ -85,6 +88,7 @@ class Descent:
             )
         if norm > self.clip:
             self._gradient.mul_(self.clip / (norm + 1e-6))
+        self._moved += learning_rate if norm < _LARGE else math.inf
         # what torch.optim.Adam calls in the end: on its way there are as many operations again
         self._num_steps += 1
         torch._fused_adam_(
@@ -104,8 +108,14 @@ class Descent:
         )
 
     def require_finite(self) -> None:
-        """Raise an error when a weight is not finite: a loss shows it only one update later."""
-        require_finite({"sum of all weights": float(self._flat.sum())})
+        """Raise an error when a weight is not finite: a loss shows it only one update later.
+
+        With a finite gradient Adam moves a weight by less than eight learning rates, whatever came before. Finite
+        weights need no second look, which would cost as much as a clip, before these have added up.
+        """
+        if self._moved >= _FAR:
+            require_finite({"sum of all weights": float(self._flat.sum())})
+            self._moved = 0.0
 
     def state_dict(self) -> State:
         """Moments and step counts by parameter number; nothing before the first update."""
@@ -137,7 +147,13 @@ def require_finite(terms: Mapping[str, Tensor | float]) -> Record:
     """The terms as numbers, or an error that names one that is not finite; the total only when each part of it is."""
     tensors = [value.detach() for value in terms.values() if isinstance(value, Tensor)]
     found = iter(torch.stack(tensors).tolist() if tensors else ())
-    record = {name: next(found) if isinstance(value, Tensor) else float(value) for name, value in terms.items()}
+    return finite_numbers(
+        {name: next(found) if isinstance(value, Tensor) else float(value) for name, value in terms.items()}
+    )
+
+
+def finite_numbers(record: Record) -> Record:
+    """The same for terms that are numbers already."""
     if all(map(math.isfinite, record.values())):
         return record
     for name in sorted(record, key=lambda name: name == "loss"):

@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 
-import torch
 from torch import Tensor
 
 from stochflow.config import DynamicsConfig
-from stochflow.descent import Descent, Record, State, require_finite
+from stochflow.descent import Descent, Record, State, finite_numbers
 from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy, transition_counts
 from stochflow.models.table_fit import TableDescent
 from stochflow.objectives.base import Learner
@@ -44,8 +43,7 @@ class DynamicsFitter:
         else:
             losses = [self._update(batch, self._descent, learning_rate) for batch in self._batches(fresh)]
         loss = sum(losses) / len(losses)
-        require_finite({"forward_dynamics_loss": torch.tensor(loss)})
-        return {"forward_dynamics_loss": loss}
+        return finite_numbers({"forward_dynamics_loss": loss})
 
     @property
     def tables(self) -> TableDescent | None:

@@ -8,6 +8,7 @@ import platform
 import shutil
 import tempfile
 import warnings
+import zlib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -39,6 +40,8 @@ _FILES = (
 _MOST_METRICS = 512 * 2**20
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
 _SEAL = "# sha256 of what follows: "
+CHECKSUM = "crc32"
+_MARK = f', "{CHECKSUM}": "'
 # a process that was killed a moment ago may still be on its way out
 _PATIENCE = 5.0
 
@@ -171,10 +174,10 @@ class RunDirectory:
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         with self._writing(), self._metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+            file.write(_line(record))
 
     def metrics(self) -> pd.DataFrame:
-        """All records so far, one row per training step."""
+        """All records so far, one row per training step; those that do not fit their checksum are left out."""
         return pd.DataFrame(self._records())
 
     def rewind_metrics(self, step: int) -> None:
@@ -187,7 +190,7 @@ class RunDirectory:
                 stacklevel=2,
             )
         with self._writing():
-            write_atomically(self._metrics, "".join(json.dumps(record) + "\n" for record in kept))
+            write_atomically(self._metrics, "".join(map(_line, kept)))
 
     def save_checkpoint(self, state: dict[str, Tensor], step: int) -> None:
         with self._writing():
@@ -244,12 +247,29 @@ class RunDirectory:
             raise DataError(f"{self._metrics} cannot be read ({error.strerror}); restore or remove it") from None
         for line in text.splitlines():
             try:
-                record = json.loads(line)
+                record = json.loads(_checked(line))
             except (ValueError, RecursionError):
-                continue  # a line cut short when the machine stopped; its step is made again
+                continue  # a line cut short when the machine stopped, and made again, or a damaged one
             if isinstance(record, dict) and isinstance(record.get("step"), int):
                 records.append(record)
         return records
+
+
+def _line(record: dict[str, Any]) -> str:
+    """A record as a line of JSON whose last entry vouches for the others."""
+    text = json.dumps(record)
+    return f'{text[:-1]}{_MARK}{zlib.crc32(text.encode()):08x}"}}\n'
+
+
+def _checked(line: str) -> str:
+    """The record of a line without its checksum; a ValueError where that does not fit. Older runs have none."""
+    text, mark, end = line.rpartition(_MARK)
+    if not mark:
+        return line
+    text += "}"
+    if end != f'{zlib.crc32(text.encode()):08x}"}}':
+        raise ValueError("not as it was written")
+    return text
 
 
 def _with_files_in(config: Config, folder: Path) -> Config:

@@ -13,6 +13,7 @@ from stochflow.errors import ConfigError
 from stochflow.evaluation import Truth
 from stochflow.experiment import Experiment
 from stochflow.methods import METHODS
+from stochflow.objectives.balance import observed_paths
 from stochflow.rollout import Exploration, NetworkSampler, rollout
 from stochflow.seeding import Generators
 from stochflow.tasks import Reward
@@ -57,6 +58,21 @@ def test_losses_stay_of_a_size_that_can_be_learned_from(method: str) -> None:
         records.append(built.trainer.train_step())
     # one masked log π of −69 in a residual would cost thousands
     assert all(abs(record.get("loss", 0.0)) < 1000 for record in records)
+
+
+@pytest.mark.parametrize(("method", "blind"), [("gfn-tb", True), ("gfn-db", True), ("sgfn-tb", False)])
+def test_blind_balance_leaves_out_paths_that_nobody_may_intend(method: str, blind: bool) -> None:
+    built = build(method=method, channel={"noise": 0.5})
+    built.trainer.train_step()
+    learner = built.trainer.learner
+    batch = learner.replay.sample(64, torch.Generator().manual_seed(0))
+    assert built.network.mask is not None
+    allowed = built.network.mask.all_prefixes(batch.outcomes)[:, :-1]
+    meant = allowed.gather(-1, batch.outcomes.unsqueeze(-1)).squeeze(-1).all(dim=-1)
+    assert 0 < meant.sum() < len(meant)
+    valid = observed_paths(learner, batch, 0).valid
+    expected = meant if blind else torch.ones_like(meant)  # noise-aware balance knows how such a path comes about
+    assert torch.equal(valid, expected.unsqueeze(-1).expand_as(valid))
 
 
 def test_the_exact_distribution_is_that_of_the_masked_policy() -> None:

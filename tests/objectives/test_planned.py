@@ -181,6 +181,18 @@ def test_values_come_from_rewards_the_model_and_the_flow_head() -> None:
     torch.testing.assert_close(values[0][0, 1], flow, atol=1e-5, rtol=0)
 
 
+def test_what_was_paid_counts_also_where_a_small_plan_leaves_it_out() -> None:
+    experiment, objective = tiny_experiment(plan={"max_entries": 18})
+    every = torch.cartesian_prod(*[torch.arange(3)] * 3)
+    pay(experiment, every)
+    objective.replan(step=0)
+    assert objective.plan is not None
+    assert len(objective.trie.sequences) == 2  # the best and the newest
+    parent = int(objective.trie.find(torch.tensor([[2, 2]])))
+    paid = experiment.trainer.learner.reward.log_reward(SCORES[24:])
+    torch.testing.assert_close(objective.plan.child_values[2][parent], paid)
+
+
 def test_the_loss_is_the_mean_over_depths_of_the_divergence_at_planned_visits() -> None:
     experiment, objective = tiny_experiment(dynamics={"kind": "known"}, objective={"flow_weight": 0.2})
     pay(experiment, torch.tensor([[0, 1, 2], [0, 1, 0], [2, 2, 2], [1, 0, 0]]))

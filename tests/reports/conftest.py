@@ -54,6 +54,8 @@ def poisoned_run(run: Path) -> Path:
     )
     (run / "versions.json").write_text(json.dumps({NASTY: NASTY}))
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        del line["crc32"]
     terms = {f"{NASTY}_mean": 1.0, f"{NASTY}_std": 0.5}
     (run / "metrics.jsonl").write_text("".join(json.dumps(line | terms) + "\n" for line in lines))
     return run

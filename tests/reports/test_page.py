@@ -19,7 +19,14 @@ from stochflow.reports import page as module
 from stochflow.reports.page import write_report
 
 SECTIONS = [
-    *("Learning curves", "Probability and reach", "Terms of training", "The channel", "Best designs"),
+    *(
+        "What the doctor says",
+        "Learning curves",
+        "Probability and reach",
+        "Terms of training",
+        "The channel",
+        "Best designs",
+    ),
     "Make it again",
 ]
 
@@ -95,7 +102,7 @@ def test_a_run_has_its_figures_sections_designs_and_command(run: Path) -> None:
     assert "Not everything is here" not in reader.text
     assert sorted(reader.places) == list(range(len(reader.figures)))
     assert reader.count("svg") == 1
-    assert reader.count("tr") == 101
+    assert reader.count("tr") == 101 + 1 + len(stochflow.doctor(run)[0].findings)  # two headings, designs, findings
 
 
 def test_a_sweep_compares_all_runs_and_shows_one_per_method_and_noise(sweep: Path, tmp_path: Path) -> None:
@@ -133,6 +140,23 @@ def test_a_half_finished_sweep_is_reported_with_what_is_there(sweep: Path) -> No
     assert "sgfn-kl-gamma-0.5-0: There is no metrics.jsonl" in reader.text
     seeds = [trace["customdata"][0][1] for trace in reader.figures[0]["traces"] if trace["x"]]
     assert seeds == [2, 1]
+
+
+def test_the_doctor_has_a_section(run: Path, sweep: Path) -> None:
+    healthy = Reader(write_report(run)).text
+    (run / "summary.json").unlink()
+    lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text(lines[0])
+    text = Reader(write_report(run)).text
+    assert "unfinished" in text
+    assert "unfinished" not in healthy.partition("Learning curves")[0].partition("What the doctor says")[2]
+    assert f"stochflow train --resume --out runs/{run.name}" in text
+    assert str(run.parent) not in text  # a page to pass on
+    shutil.rmtree(sweep / "runs" / "sgfn-db-0.25-2")
+    shutil.copytree(run, sweep / "runs" / "sgfn-db-0.25-2")
+    text = Reader(write_report(sweep)).text
+    assert re.search(r"Something is wrong with \d of 6 runs\.", text)
+    assert "--out runs/sgfn-db-0.25-2" in text
 
 
 def test_a_run_that_has_only_begun_is_a_page_that_says_what_is_missing(run: Path) -> None:

@@ -162,7 +162,7 @@ class FlowNetwork(nn.Module):
 
     @torch.no_grad()
     def child_log_flows(self, tokens: Tensor) -> Tensor:
-        """log F of every proper prefix with every letter after it, in blocks; [batch, L] → [batch, L, K]."""
+        """log F of every proper prefix with every letter after it, as `log_flow_of`; [batch, L] → [batch, L, K]."""
         entries = self.length * self.num_tokens * self.policy_head.in_features
         blocks = tokens.split(max(1, _BLOCK // entries))
         return torch.cat([self._log_flow(self.body.child_sums(block), self._children_left(block)) for block in blocks])

@@ -19,11 +19,11 @@ def terminal_flows(log_flow: Tensor, log_reward: Tensor) -> Tensor:
     return torch.cat([log_flow[:, 1:], log_reward.to(log_flow.dtype).unsqueeze(-1)], dim=1)
 
 
-@torch.no_grad()
 def child_flows(learner: Learner, outcomes: Tensor, step: int) -> Tensor:
     """log F of all K children of every prefix; a paid leaf counts its log R; [batch, L] → [batch, L, K].
 
-    The flows are targets, without gradient. A leaf that was never paid for has the flow head's own guess.
+    The flows are targets: the network gives them without gradient. A leaf that was never paid for has the flow head's
+    own guess.
     """
     num_tokens = learner.network.num_tokens
     flows = learner.network.child_log_flows(outcomes)

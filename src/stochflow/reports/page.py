@@ -1,6 +1,8 @@
 """The report: run directories in, one HTML page out."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from stochflow.config import dump_yaml
@@ -11,6 +13,7 @@ from stochflow.reports import figures, markup
 from stochflow.reports.commands import compare_command, train_command
 from stochflow.reports.data import RunRecord, Source, read_source
 from stochflow.reports.detail import detail
+from stochflow.reports.diagnosis import Diagnosis, diagnosis
 from stochflow.reports.groups import MEASURES, Group, grouped, measures_of
 from stochflow.reports.markup import Charts, Column
 from stochflow.reports.template import SCRIPT, STYLE
@@ -18,6 +21,8 @@ from stochflow.reports.template import SCRIPT, STYLE
 REPORT = "report.html"
 # letters of figures on one page, beside the five megabytes of plotly.js: more would make it too heavy to send
 _MAX_FIGURES = 700_000
+_MAX_FINDINGS = 100
+_AS_GIVEN = -1  # the column by which a table is sorted
 _AXES = ("trajectories", "seconds")
 
 
@@ -45,6 +50,8 @@ def run_body(run: RunRecord) -> tuple[str, str, Charts]:
         markup.paragraph(_spent(run)),
         markup.notes([*run.problems, *examined.problems]),
         examined.tiles,
+        markup.heading("What the doctor says"),
+        _diagnosis(run),
         markup.heading("Learning curves"),
         _curves([Group(f"noise {run.noise}", run.config.method, (run,))], charts),
         examined.body,
@@ -68,6 +75,8 @@ def sweep_body(source: Source) -> tuple[str, str, Charts]:
         markup.paragraph(f"{len(source.runs)} runs, {ended} of them ended: {_extent(groups)}."),
         markup.notes(problems),
         _headline(groups, charts),
+        markup.heading("What the doctor says"),
+        _diagnoses(source.runs),
         markup.heading("Learning curves"),
         _curves(groups, charts),
         markup.heading("One run in detail"),
@@ -144,6 +153,34 @@ def _details(groups: list[Group], charts: Charts) -> str:
     labels = [group.label for group in groups[: len(parts)]]
     controls = f'<div class="controls">{markup.select("Run", "details", labels)}</div>'
     return markup.paragraph(words) + controls + "".join(parts)
+
+
+def _diagnosis(run: RunRecord) -> str:
+    """The verdict on one run, and a table of what led to it."""
+    found = _examined(run)
+    columns = [Column(name, is_text=True) for name in ("finding", "weight", "seen", "which means", "remedy")]
+    rows = [(one.kind, one.severity, one.seen, one.means, one.remedy) for one in found.findings]
+    return markup.paragraph(found.verdict) + (markup.table(columns, rows, _AS_GIVEN, "Findings") if rows else "")
+
+
+def _diagnoses(runs: Sequence[RunRecord]) -> str:
+    """What is bad in the runs of a sweep, worst run first; of notes only how many there are."""
+    found = sorted(map(_examined, runs), key=lambda one: one.rank)
+    bad = [(one.path.name, finding) for one in found for finding in one.findings if finding.severity == "bad"]
+    num_notes = sum(len(one.findings) for one in found) - len(bad)
+    sick = sum(not one.healthy for one in found)
+    words = f"Something is wrong with {sick} of {len(found)} runs." if sick else "Nothing is wrong with any run."
+    if num_notes:
+        words += f" There are {num_notes} notes too, which stochflow doctor lists."
+    columns = [Column(name, is_text=True) for name in ("run", "finding", "seen", "remedy")]
+    rows = [(name, one.kind, one.seen, one.remedy) for name, one in bad[:_MAX_FINDINGS]]
+    more = "" if len(bad) <= _MAX_FINDINGS else markup.paragraph(f"The first {_MAX_FINDINGS} of {len(bad)} are listed.")
+    return markup.paragraph(words) + (markup.table(columns, rows, _AS_GIVEN, "Findings") if rows else "") + more
+
+
+def _examined(run: RunRecord) -> Diagnosis:
+    """What is wrong with a run, with commands that name it as the others on the page do."""
+    return diagnosis(replace(run, path=Path("runs") / run.name))
 
 
 def _commands(source: Source) -> str:

@@ -1,0 +1,16 @@
+"""The list of mutations stays true to the code."""
+
+from benchmarks.mutations import MUTATIONS, misplaced
+
+
+def test_every_mutation_finds_the_text_that_it_replaces() -> None:
+    assert misplaced(MUTATIONS) == []
+
+
+def test_no_mutation_stands_twice() -> None:
+    assert len({(one.file, one.old, one.new) for one in MUTATIONS}) == len(MUTATIONS)
+
+
+def test_a_mutation_whose_text_is_gone_is_named() -> None:
+    gone = MUTATIONS[0]._replace(old="nobody ever wrote this")
+    assert misplaced([gone, MUTATIONS[1]]) == [f"0 times in {gone.file}: nobody ever wrote this"]
