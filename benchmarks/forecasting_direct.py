@@ -22,7 +22,7 @@ from stochflow.forecasting.datasets import SERIES
 from stochflow.forecasting.scoring import LEVELS, distribution_scores
 
 RESULTS = Path("benchmarks/results/forecasting_direct.csv")
-SHARES = (0.0, 0.2, 0.25, 1 / 3, 0.4, 0.5)
+SHARES = (0.0, 0.15, 0.2, 0.25, 0.3333, 0.5)
 REFERENCE = "RidgeAR"
 
 
@@ -47,7 +47,7 @@ def scores(case: Case) -> pd.DataFrame:
         answers = {REFERENCE: ridge.quantiles(past.filled, case.rhythm, case.horizon, LEVELS, past.observed)}
         for share in SHARES:
             forecaster.config = config.model_copy(update={"direct_share": share})
-            answers[f"share {share:.2g}"] = forecaster.predict(quantiles=LEVELS).filter(like="-q-").to_numpy().T
+            answers[f"share {share:g}"] = forecaster.predict(quantiles=LEVELS).filter(like="-q-").to_numpy().T
         for method, quantiles in answers.items():
             found = distribution_scores(quantiles, LEVELS, truth)
             rows.append({"series": case.name, "method": method, "origin": origin, **found})
