@@ -1,5 +1,6 @@
 """Direct networks: what they learn, when they are used, and how paths take their values."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
+from stochflow.forecasting import direct
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.direct import (
     KNOTS,
@@ -15,9 +17,11 @@ from stochflow.forecasting.direct import (
     SideBySide,
     Windows,
     bases_of,
+    best_steps,
     direct_values,
     pinball_losses,
     pooled,
+    training,
     windows_of,
 )
 from stochflow.forecasting.forecaster import StochflowForecaster
@@ -108,6 +112,52 @@ def test_the_pinball_loss_has_a_known_value_and_skips_what_was_not_seen() -> Non
     observed = torch.tensor([1.0, 0.0]).expand(NUM_NETWORKS, 3, 2)
     losses = pinball_losses(network, Windows(torch.ones(NUM_NETWORKS, 3, 2), differences, observed))
     torch.testing.assert_close(losses, torch.full((NUM_NETWORKS,), 2 * float(np.mean(KNOTS))))
+
+
+def test_weights_are_running_means_of_those_that_adam_leaves() -> None:
+    rows = windows_of(series_of(waves()), waves(), MONTHS, 4, HORIZON)
+    networks = training(rows, torch.arange(len(rows.inputs)), torch.Generator().manual_seed(0))
+    before = [parameter.clone() for parameter in next(networks).parameters()]
+    after = list(next(networks).parameters())
+    moved = torch.cat([(new - old).abs().ravel() for new, old in zip(after, before, strict=True)])
+    # Adam's first step is the learning rate wherever there is a gradient, and a twentieth of it is taken over
+    assert (moved > 0).any()
+    torch.testing.assert_close(moved.max(), torch.tensor(2e-3 / 20), rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("best", "max_steps", "expected", "seen"), [(40, 400, 40, 141), (0, 400, 20, 101), (40, 7, 7, 8)]
+)
+def test_the_number_of_updates_is_the_one_with_the_least_loss(
+    best: int, max_steps: int, expected: int, seen: int
+) -> None:
+    network = SideBySide(2, 2, torch.Generator().manual_seed(0)).requires_grad_(False)
+    for parameter in network.parameters():
+        parameter.zero_()
+    yielded = []
+
+    def errors() -> Iterator[SideBySide]:
+        while True:
+            network.biases[-1].fill_(abs(len(yielded) - best))
+            yielded.append(len(yielded))
+            yield network
+
+    held = Windows(*(torch.ones(NUM_NETWORKS, 3, 2) * value for value in (1.0, 0.0, 1.0)))
+    assert best_steps(errors(), held, max_steps) == expected
+    assert len(yielded) == seen
+
+
+def test_held_out_windows_are_learned_from_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned_from = []
+
+    def spied(windows: Windows, rows: torch.Tensor, generator: torch.Generator) -> Iterator[SideBySide]:
+        learned_from.append(rows.tolist())
+        return training(windows, rows, generator)
+
+    monkeypatch.setattr(direct, "training", spied)
+    direct_values([series_of(waves())], MONTHS, HORIZON, ForecastConfig(max_steps=20))
+    num = 120 - 24 - HORIZON + 1
+    assert learned_from == [list(range(int(0.8 * num))), list(range(num))]
 
 
 def test_a_clear_season_is_learned() -> None:

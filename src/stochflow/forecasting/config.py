@@ -61,7 +61,7 @@ class ForecastConfig(Settings):
         2000, ge=0, description="Observed values, of all series together, from which auto tries the transformer."
     )
     direct_share: float = Field(
-        0.2, ge=0, le=0.5, description="Share of the paths of short series that take values of direct networks."
+        1 / 3, ge=0, le=0.5, description="Share of the paths of short series that take values of direct networks."
     )
     context_length: int = Field(64, ge=2, le=2**14, description="Steps of the past that the context encoder reads.")
     context_width: int = Field(32, ge=4, le=2**12, description="Width of the context encoder; a multiple of 4.")

@@ -3,12 +3,14 @@
 Anchors go step by step, and what one step gets wrong the next ones carry on. A network that says every step at once
 errs in another way, so a pool of both is better than either. A few of them are trained side by side, from different
 weights and on different draws, by the pinball loss; every other one says how the next values differ from the last one,
-the others how they differ from those of the last season.
+the others how they differ from those of the last season. Held-out windows only say how long to train: what is used is
+then trained anew on all of them, so that the latest are learned from too.
 """
 
 import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import numpy as np
 import torch
@@ -32,7 +34,9 @@ _MIN_WINDOW, _MAX_WINDOW = 14, 168
 _MIN_ROWS, _MIN_OBSERVED = 10, 36
 _WIDTH, _LEARNING_RATE, _BATCH_SIZE, _MAX_STEPS = 64, 2e-3, 64, 400
 _CHECK_EVERY, _PATIENCE = 20, 5
-# the latest windows of each series, by which training is stopped
+# decay of the running mean of the weights that is used
+_AVERAGING = 0.95
+# the latest windows of each series, which say how long to train
 _HELD_OUT = 0.2
 # beyond the largest seen, in logarithms or largest values: nothing explodes
 _HEADROOM = 3.0
@@ -208,28 +212,42 @@ def _long_enough(series: Series, length: int) -> bool:
 
 
 def _trained(rows: list[Windows], max_steps: int, generator: torch.Generator) -> SideBySide:
-    """The networks with the best mean pinball loss on the latest windows of each series."""
+    """Networks of all windows, after as many updates as others needed that had not seen the latest of each series."""
     sizes = [len(one.inputs) for one in rows]
     all_rows = Windows(*(torch.cat([getattr(one, name) for one in rows], dim=axis) for name, axis in _ROW_AXIS))
     late = torch.cat([torch.arange(size) >= int(size * (1 - _HELD_OUT)) for size in sizes])
     early, held = torch.nonzero(~late)[:, 0], all_rows.at(torch.nonzero(late)[:, 0].expand(NUM_NETWORKS, -1))
-    network = SideBySide(all_rows.inputs.shape[-1], all_rows.observed.shape[-1], generator)
+    steps = best_steps(training(all_rows, early, generator), held, max_steps)
+    return next(islice(training(all_rows, torch.arange(len(late)), generator), steps, None))
+
+
+def training(windows: Windows, rows: Tensor, generator: torch.Generator) -> Iterator[SideBySide]:
+    """Running means of the weights after 0, 1, 2, … updates on windows drawn from `rows` [num], in one object."""
+    network = SideBySide(windows.inputs.shape[-1], windows.observed.shape[-1], generator)
+    averaged = copy.deepcopy(network).requires_grad_(False)
     optimiser = torch.optim.Adam(network.parameters(), lr=_LEARNING_RATE)
-    best, lowest, since = network, float("inf"), 0
-    for step in range(max_steps):
-        if step % _CHECK_EVERY == 0:
-            with torch.no_grad():
-                loss = float(pinball_losses(network, held).mean())
-            since = 0 if loss < lowest else since + 1
-            if loss < lowest:
-                best, lowest = copy.deepcopy(network), loss
-            if since == _PATIENCE:
-                break
+    while True:
+        yield averaged
         optimiser.zero_grad()
-        drawn = early[torch.randint(len(early), (NUM_NETWORKS, _BATCH_SIZE), generator=generator)]
-        pinball_losses(network, all_rows.at(drawn)).sum().backward()
+        drawn = rows[torch.randint(len(rows), (NUM_NETWORKS, _BATCH_SIZE), generator=generator)]
+        pinball_losses(network, windows.at(drawn)).sum().backward()
         optimiser.step()
-    return best
+        for mean, now in zip(averaged.parameters(), network.parameters(), strict=True):
+            mean.lerp_(now.detach(), 1 - _AVERAGING)
+
+
+def best_steps(networks: Iterator[SideBySide], held: Windows, max_steps: int) -> int:
+    """Updates after which the mean loss on `held` was least, `max_steps` at most; a few if it only rose."""
+    best, lowest = 0, float("inf")
+    for step, network in zip(range(max_steps + 1), networks, strict=False):
+        if step % _CHECK_EVERY:
+            continue
+        loss = float(pinball_losses(network, held).mean())
+        if loss < lowest:
+            best, lowest = step, loss
+        elif step - best >= _PATIENCE * _CHECK_EVERY:
+            break
+    return max(best, min(_CHECK_EVERY, max_steps))
 
 
 def pinball_losses(network: SideBySide, windows: Windows) -> Tensor:
