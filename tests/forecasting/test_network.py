@@ -64,7 +64,7 @@ def test_an_untrained_network_is_the_kernel_around_barely_spread_intentions(
     mass = log_forecast(heads, log_outcomes(heads, fresh, kernel, bins)).exp()
     below = [kernel.cdf(bins.edges - aim) for aim in fresh.intentions]
     own = torch.stack([torch.cat([low[:1], low.diff(), 1 - low[-1:]]) for low in below])
-    torch.testing.assert_close(mass, policy @ own, atol=1e-9, rtol=0)
+    torch.testing.assert_close(mass, policy @ own, atol=1e-7, rtol=0)  # π is of single precision
     # and that is almost the kernel itself
     assert (mass[0] - own[4]).abs().sum() < 2 * (1 - policy[0, 4])
 

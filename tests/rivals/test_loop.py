@@ -46,7 +46,11 @@ def test_a_run_is_judged_again_from_its_files(method: str, tmp_path: Path) -> No
     assert (run.summary.trajectories, run.summary.steps) == (70, 5)  # four batches of 16 and the 6 that are left
     assert 0 < run.summary.oracle_calls <= 70
     assert run.evaluate() == run.summary
-    assert run.evaluate(noise=0.9).mean_score != run.summary.mean_score
+    noisier = run.evaluate(noise=0.9).mean_score
+    if method == "random":  # slips change nothing where every intention is as likely
+        assert noisier == pytest.approx(run.summary.mean_score)
+    else:
+        assert abs(noisier - run.summary.mean_score) > 1e-6
     designs = run.sample(30, unique=True)
     assert list(designs.columns) == ["sequence", "intended", "score", "log_reward", "log_prob"]
     assert designs["sequence"].is_unique
