@@ -24,7 +24,7 @@ from typing import NamedTuple
 # imported once: the tests run in forks of this process, which must know neither stochflow nor plugins of pytest yet
 import pandas as pd
 import pytest
-import scipy.sparse  # noqa: F401
+import scipy.sparse  # noqa: F401  # for the forks alone
 import torch
 
 ROOT = Path(__file__).parents[1]

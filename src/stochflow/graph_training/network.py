@@ -63,6 +63,7 @@ class GraphNetwork(nn.Module):
         norm = self.norm
         hidden = functional.gelu(torch.layer_norm(embedded, norm.normalized_shape, norm.weight, norm.bias, norm.eps))
         for layer in self.layers:
+            # the stubs take what a list of modules holds for anything
             hidden = hidden + functional.gelu(functional.linear(hidden, layer.weight, layer.bias))  # type: ignore[arg-type]
         return hidden
 
