@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from stochflow.config import resolve
 from stochflow.enumerated.tree import policy_log_marginals, terminal_log_probs
 from stochflow.experiment import build, summarise
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.rollout import Exploration, NetworkSampler, Walk, rollout
+from stochflow.rollout import Array, Exploration, NetworkSampler, Walk, rollout
 from stochflow.seeding import Generators
 from stochflow.tasks import TASKS
 from stochflow.tasks.base import Alphabet, Task
@@ -28,16 +29,16 @@ class Always:
     """The same policy in every state; keeps what it was told came."""
 
     def __init__(self, policy: Tensor, batch_size: int) -> None:
-        self.log_probs = policy.clamp_min(1e-30).log().expand(batch_size, -1)
-        self.seen: list[Tensor] = []
+        self.log_probs = policy.clamp_min(1e-30).log().expand(batch_size, -1).numpy()
+        self.seen: list[Array] = []
 
     def allowed(self) -> None:
         return None
 
-    def log_policy(self) -> Tensor:
+    def log_policy(self) -> Array:
         return self.log_probs
 
-    def advance(self, outcomes: Tensor) -> None:
+    def advance(self, outcomes: Array) -> None:
         self.seen.append(outcomes)
 
 
@@ -113,7 +114,7 @@ def test_each_position_has_its_own_noise() -> None:
 def test_the_sampler_walks_on_from_outcomes_not_from_intentions() -> None:
     sampler = Always(NEVER_LAST, NUM_WALKS)
     walk = rollout(sampler, uniform_slip(3, 0.9), (NUM_WALKS, LENGTH), Generators(0))
-    assert torch.equal(torch.stack(sampler.seen, dim=1), walk.outcomes)
+    assert torch.equal(torch.from_numpy(np.stack(sampler.seen, axis=1)), walk.outcomes)
     assert not torch.equal(walk.outcomes, walk.intentions)
 
 
@@ -123,8 +124,8 @@ def test_the_network_sampler_gives_the_policy_of_the_prefix_it_stands_on(generat
     expected = network.all_prefixes(tokens).log_policy
     sampler = NetworkSampler(network, 7)
     for depth in range(LENGTH):
-        torch.testing.assert_close(sampler.log_policy(), expected[:, depth])
-        sampler.advance(tokens[:, depth])
+        torch.testing.assert_close(torch.from_numpy(sampler.log_policy()), expected[:, depth])
+        sampler.advance(tokens[:, depth].numpy())
 
 
 # -- how intentions are drawn
@@ -203,7 +204,7 @@ def test_every_walk_starts_at_the_root_by_default_and_none_has_to_with_full_rest
 def test_the_policy_sees_the_random_prefix() -> None:
     sampler = Always(NEVER_LAST, NUM_WALKS)
     walk = rollout(sampler, noiseless(3), (NUM_WALKS, LENGTH), Generators(0), Exploration(restarts=1.0))
-    assert torch.equal(torch.stack(sampler.seen, dim=1), walk.outcomes)
+    assert torch.equal(torch.from_numpy(np.stack(sampler.seen, axis=1)), walk.outcomes)
 
 
 # -- seeds

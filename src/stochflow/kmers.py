@@ -1,6 +1,12 @@
 """Choosing and numbering k-mers."""
 
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor
+
+Codes = TypeVar("Codes", Tensor, npt.NDArray[np.int64])  # k-mers as numbers
 
 _MULTIPLIER = 0x9E3779B1
 _PREFERRED = (3, 5)
@@ -23,7 +29,7 @@ def suitable_kmers(num_tokens: int, length: int, max_buckets: int) -> tuple[int,
     return (1, *longer)
 
 
-def kmer_buckets(codes: Tensor, num_codes: int, max_buckets: int) -> Tensor:
+def kmer_buckets(codes: Codes, num_codes: int, max_buckets: int) -> Codes:
     """Row of each k-mer code in a table of min(num_codes, max_buckets) rows; same shape.
 
     Codes that fit keep their own row. Others are hashed by the high bits of a product, so that every letter of the

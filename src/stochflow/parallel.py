@@ -24,7 +24,7 @@ from stochflow.errors import ConfigError, TeamError
 from stochflow.models.flow_network import FlowNetwork, Heads
 from stochflow.objectives.base import Learner, Objective
 from stochflow.planning.memory import checked_scores
-from stochflow.rollout import Sampler
+from stochflow.rollout import Array, Sampler
 from stochflow.trainer import Trainer
 from stochflow.trajectory import Trajectories
 
@@ -149,14 +149,14 @@ class SharedSampler:
     def __init__(self, team: Team, own: Sampler, batch_size: int) -> None:
         self._team, self._own, self._size = team, own, batch_size
 
-    def log_policy(self) -> Tensor:
-        return self._team.gather([self._own.log_policy()], self._size)[0]
+    def log_policy(self) -> Array:
+        return self._team.gather([torch.from_numpy(self._own.log_policy())], self._size)[0].numpy()
 
     def allowed(self) -> Tensor | None:
         allowed = self._own.allowed()
         return None if allowed is None else self._team.gather([allowed], self._size)[0]
 
-    def advance(self, outcomes: Tensor) -> None:
+    def advance(self, outcomes: Array) -> None:
         self._own.advance(outcomes[self._team.share(self._size)])
 
 

@@ -12,7 +12,7 @@ from stochflow.channels import Channel
 from stochflow.enumerated.tree import policy_log_marginals, terminal_log_probs
 from stochflow.logmath import log_marginal, safe_log
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.rollout import NetworkSampler, Sampler, Walk
+from stochflow.rollout import Array, NetworkSampler, Sampler, Walk
 
 _BLOCK = 2**22  # entries of one block of the table designs × kept sequences
 
@@ -117,16 +117,16 @@ class OpenLoopSampler:
     """Intends given sequences letter by letter, [batch, L], blind to what comes."""
 
     def __init__(self, sequences: Tensor, num_tokens: int) -> None:
-        self._log_policies = safe_log(one_hot(sequences, num_tokens).double())
+        self._log_policies = safe_log(one_hot(sequences, num_tokens).double()).numpy()
         self._depth = 0
 
-    def log_policy(self) -> Tensor:
+    def log_policy(self) -> Array:
         return self._log_policies[:, self._depth]
 
     def allowed(self) -> Tensor | None:
         return None
 
-    def advance(self, outcomes: Tensor) -> None:
+    def advance(self, outcomes: Array) -> None:
         self._depth += 1
 
 

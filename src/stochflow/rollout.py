@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -12,19 +14,21 @@ from stochflow.logmath import masked_log_softmax
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.prefixes import PrefixTree, num_complete_levels
 
+Array = npt.NDArray[Any]
+
 _MAX_RECORDED = 2**23  # numbers per layer that are kept for the loss: about a third of a gigabyte for all layers
 
 
 class Sampler(Protocol):
     """Walks a batch of prefixes forward, one token at a time."""
 
-    def log_policy(self) -> Tensor:
-        """log π(·|s) at the current prefixes, up to a constant in each row, on the CPU, [batch, K]."""
+    def log_policy(self) -> Array:
+        """log π(·|s) at the current prefixes, up to a constant in each row, [batch, K]."""
 
     def allowed(self) -> Tensor | None:
-        """True for intentions that exploration may try too, [batch, K]; None for all."""
+        """True for intentions that exploration may try too, on the CPU, [batch, K]; None for all."""
 
-    def advance(self, outcomes: Tensor) -> None:
+    def advance(self, outcomes: Array) -> None:
         """Append one token per row, [batch]."""
 
 
@@ -38,17 +42,17 @@ class NetworkSampler:
         self._tree = PrefixTree(network.num_tokens, batch_size, network.body.start.device, apart=apart)
         self._sums = network.body.begin(self._tree.sizes[0])
 
-    def log_policy(self) -> Tensor:
+    def log_policy(self) -> Array:
         tree = self._tree
         allowed = self._network.allowed(tree.node_tokens(tree.depth))
-        return tree.at_rows(self._network.log_policy(self._sums, self._context, allowed)).cpu()
+        return tree.at_rows(self._network.log_policy(self._sums, self._context, allowed)).detach().cpu().numpy()
 
     def allowed(self) -> Tensor | None:
         return _allowed(self._network, self._tree)
 
-    def advance(self, outcomes: Tensor) -> None:
+    def advance(self, outcomes: Array) -> None:
         tree = self._tree
-        tree.advance(outcomes.to(self._sums.device))
+        tree.advance(outcomes)
         if tree.depth < self._network.length:
             inherited = tree.inherited(self._sums, tree.depth)
             self._sums = self._network.body.extend(inherited, tree.node_tokens(tree.depth))
@@ -63,24 +67,24 @@ class RecordingSampler:
         num_complete = 0
         if network.mask is None:
             num_complete = num_complete_levels(network.num_tokens, network.length, batch_size)
-        device = network.body.start.device
-        self._on_cpu = device.type == "cpu"
-        self.recorder = network.recorder(PrefixTree(network.num_tokens, batch_size, device, num_complete), num_complete)
+        tree = PrefixTree(network.num_tokens, batch_size, network.body.start.device, num_complete)
+        self.recorder = network.recorder(tree, num_complete)
 
-    def log_policy(self) -> Tensor:
-        recorder, tree = self.recorder, self.recorder.tree
-        if recorder.num_levels == tree.depth:
+    def log_policy(self) -> Array:
+        recorder = self.recorder
+        if recorder.num_levels == recorder.tree.depth:
             recorder.evaluate()
-        logits = tree.at_rows(recorder.logits(tree.depth))
-        logits = logits if self._on_cpu else logits.cpu()
-        return logits if self._network.mask is None else masked_log_softmax(logits, self.allowed())
+        logits = recorder.logits()
+        if self._network.mask is None:
+            return logits
+        return masked_log_softmax(torch.from_numpy(logits), self.allowed()).numpy()
 
     def allowed(self) -> Tensor | None:
         return _allowed(self._network, self.recorder.tree)
 
-    def advance(self, outcomes: Tensor) -> None:
+    def advance(self, outcomes: Array) -> None:
         recorder, tree = self.recorder, self.recorder.tree
-        tree.advance(outcomes if self._on_cpu else outcomes.to(tree.device))
+        tree.advance(outcomes)
         if recorder.needs_growth and tree.depth < self._network.length:
             recorder.grow()
 
@@ -104,11 +108,11 @@ class Exploration:
     temperature: float = 1.0
     restarts: float = 0.0
 
-    def log_behaviour(self, log_policy: Tensor, allowed: Tensor | None = None) -> Tensor:
+    def log_behaviour(self, log_policy: Array, allowed: Tensor | None = None) -> Array:
         """The logarithm of `behaviour`, up to a constant in each row."""
         if self.epsilon == 0.0 and self.temperature == 1.0 and allowed is None:
             return log_policy
-        return self.behaviour(log_policy, allowed).log()
+        return self.behaviour(torch.from_numpy(log_policy), allowed).log().numpy()
 
     def behaviour(self, log_policy: Tensor, allowed: Tensor | None = None) -> Tensor:
         """(1 − ε)·softmax(log π/temperature) + ε/K, over the allowed intentions alone; [batch, K] each."""
@@ -139,12 +143,14 @@ def rollout(
     shape: tuple[int, int],
     generators: Mapping[str, torch.Generator],
     exploration: Exploration | None = None,
+    judge_behaviour: bool = True,
 ) -> Walk:
     """Sample episodes of fixed length.
 
     Args:
         shape: batch size and length.
         generators: "policy" draws intentions and starting prefixes, "channel" draws outcomes.
+        judge_behaviour: False to leave `log_behaviour` at zero.
     """
     batch_size, length = shape
     exploration = exploration or Exploration()
@@ -152,30 +158,42 @@ def rollout(
     if exploration.restarts:
         starts = start_depths(batch_size, length, exploration.restarts, generators["policy"])
         valid = starts[:, None] <= torch.arange(length)
-    steps = []
-    log_clocks: list[Tensor] = []
+    intentions, outcomes = (np.empty((batch_size, length), np.int64) for _ in range(2))
+    log_behaviours, log_clocks = [], np.empty((0, 0, 0))
     with torch.inference_mode():
         for depth in range(length):
             log_behaviour = exploration.log_behaviour(sampler.log_policy(), sampler.allowed())
-            if not log_clocks:
+            if depth == 0 or exploration.restarts:
                 # element by element, so one draw for all steps is the draws of the steps
                 num = 1 if exploration.restarts else length
-                clocks = log_behaviour.new_empty(num, *log_behaviour.shape)
-                log_clocks = list(clocks.exponential_(generator=generators["policy"]).log_())[::-1]
+                log_clocks = _log_clocks((num, *log_behaviour.shape), log_behaviour.dtype, generators["policy"])
             # exponential clocks race: this is how `torch.multinomial` draws, without its checks of the input
-            intentions = (log_behaviour - log_clocks.pop()).argmax(dim=-1)
-            outcomes = channel.sample(intentions, depth, generators["channel"])
+            intended = (log_behaviour - log_clocks[depth % len(log_clocks)]).argmax(axis=-1)
+            outcome = intended
+            if channel.slip != 0.0:  # otherwise the world obeys
+                outcome = channel.sample(torch.from_numpy(intended), depth, generators["channel"]).numpy()
             if exploration.restarts:
                 anything = torch.randint(channel.num_tokens, (batch_size,), generator=generators["policy"])
-                outcomes = torch.where(valid[:, depth], outcomes, anything)
-            sampler.advance(outcomes)
-            steps.append((intentions, outcomes, log_behaviour))
-    # in a world that obeys they are the same tensors
-    obeyed = all(intended is outcome for intended, outcome, _ in steps)
-    intentions, log_behaviour = (torch.stack([step[place] for step in steps], dim=1) for place in (0, 2))
-    outcomes = intentions if obeyed else torch.stack([step[1] for step in steps], dim=1)
-    chosen = torch.log_softmax(log_behaviour, dim=-1).gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
-    return Walk(intentions, outcomes, valid, chosen.masked_fill_(~valid, 0.0) if exploration.restarts else chosen)
+                outcome = np.where(valid[:, depth].numpy(), outcome, anything.numpy())
+            sampler.advance(outcome)
+            intentions[:, depth], outcomes[:, depth] = intended, outcome
+            log_behaviours.append(log_behaviour)
+    chosen = torch.zeros(valid.shape)
+    if judge_behaviour:
+        chosen = _chosen(torch.from_numpy(np.stack(log_behaviours, axis=1)), torch.from_numpy(intentions))
+        if exploration.restarts:
+            chosen.masked_fill_(~valid, 0.0)
+    return Walk(torch.from_numpy(intentions), torch.from_numpy(outcomes), valid, chosen)
+
+
+def _log_clocks(shape: tuple[int, ...], dtype: npt.DTypeLike, generator: torch.Generator) -> Array:
+    clocks = torch.from_numpy(np.empty(shape, dtype))
+    return clocks.exponential_(generator=generator).log_().numpy()
+
+
+def _chosen(logits: Tensor, intentions: Tensor) -> Tensor:
+    """log softmax of the logits at the intentions; [batch, time, K], [batch, time] → [batch, time]."""
+    return torch.log_softmax(logits, dim=-1).gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
 
 
 def draw(probabilities: Tensor, generator: torch.Generator) -> Tensor:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -124,8 +125,8 @@ class Loop(ABC):
             logged.append(require_finite(terms))
             self.descent.step(terms["loss"], learning_rate)
         self.descent.require_finite()
-        learned = {name: sum(record[name] for record in logged) / len(logged) for name in (logged[0] if logged else ())}
-        return self.advance(fresh, learning_rate, time.perf_counter() - started, dynamics_record | learned)
+        learned = dynamics_record | _means(logged)
+        return self.advance(fresh, learning_rate, time.perf_counter() - started, learned)
 
     def advance(self, fresh: Trajectories, learning_rate: float, seconds: float, learned: Record) -> Record:
         """Count a step that was taken with a fresh batch, and say what happened."""
@@ -139,7 +140,7 @@ class Loop(ABC):
             "seconds": round(self.seconds, 3),
             "learning_rate": learning_rate,
             "beta": self._reward.exponent(self.step - 1),
-            "batch_score": float(fresh.scores.numpy().mean()) if len(fresh) else math.nan,
+            "batch_score": float(np.add.reduce(fresh.scores.numpy()) / len(fresh)) if len(fresh) else math.nan,
             **learned,
         }
 
@@ -184,6 +185,13 @@ class Loop(ABC):
         return min(spent, 1.0)
 
 
+def _means(records: list[Record]) -> Record:
+    """What every update of a step said, on average."""
+    if len(records) < 2:
+        return records[0] if records else {}
+    return {name: sum(record[name] for record in records) / len(records) for name in records[0]}
+
+
 class Trainer(Loop):
     """The loop over sequences."""
 
@@ -222,7 +230,8 @@ class Trainer(Loop):
     def collect(self) -> Trajectories:
         learner, size = self.learner, self.batch_size
         sampler, shape = self.sampler(size), (size, learner.network.length)
-        walk = rollout(sampler, self.channel, shape, learner.generators, self.exploration)
+        read = self.objective.reads_behaviour
+        walk = rollout(sampler, self.channel, shape, learner.generators, self.exploration, judge_behaviour=read)
         return self.keep(walk, sampler.recorder if isinstance(sampler, RecordingSampler) else None)
 
     def keep(self, walk: Walk, recorder: Recorder | None = None) -> Trajectories:

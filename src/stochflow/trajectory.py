@@ -17,7 +17,7 @@ class Trajectories:
         valid: True where a decision was made; False in a random starting prefix and in padding, [batch, time].
         scores: score of the finished sequence, float64, [batch].
         log_behaviour: log-probability of each intention under the policy that drew it, [batch, time]; zero where
-            the step is not valid, and for remembered trajectories.
+            the step is not valid, for remembered trajectories, and where the objective does not read it.
         recorder: what the network computed while it drew them, if it was kept; it holds until the next update.
     """
 

@@ -109,8 +109,8 @@ def test_a_sampler_follows_the_policy_of_each_rows_context(
     expected = network.all_prefixes(tokens, contexts).log_policy
     sampler = NetworkSampler(network, len(tokens), contexts)
     for depth in range(LENGTH):
-        torch.testing.assert_close(sampler.log_policy(), expected[:, depth])
-        sampler.advance(tokens[:, depth])
+        torch.testing.assert_close(torch.from_numpy(sampler.log_policy()), expected[:, depth])
+        sampler.advance(tokens[:, depth].numpy())
 
 
 def test_the_context_scales_and_shifts_what_is_read(generator: torch.Generator) -> None:

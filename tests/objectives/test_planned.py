@@ -118,12 +118,12 @@ def test_the_behaviour_is_the_plan_where_there_is_one_and_the_network_beyond(gen
         beyond = network.all_prefixes(paths).log_policy.double()
     sampler = PlanSampler(trie, policies, NetworkSampler(network, 4), 4)
     for depth, flags in enumerate(planned):
-        log_policy = sampler.log_policy().detach()
+        log_policy = torch.from_numpy(sampler.log_policy())
         nodes = trie.find(paths[:, :depth])
         for row, in_plan in enumerate(flags):
             expected = policies[depth][nodes[row]].log() if in_plan else beyond[row, depth]
             torch.testing.assert_close(log_policy[row], expected, atol=1e-5, rtol=0)
-        sampler.advance(paths[:, depth])
+        sampler.advance(paths[:, depth].numpy())
 
 
 def test_an_action_that_the_plan_rules_out_stays_finite() -> None:
@@ -131,9 +131,9 @@ def test_an_action_that_the_plan_rules_out_stays_finite() -> None:
     trie = PrefixTrie(3, 3)
     trie.insert(torch.tensor([[0, 0, 0]]))
     certain = [torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)] * 3
-    log_policy = PlanSampler(trie, certain, NetworkSampler(experiment.network, 2), 2).log_policy()
+    log_policy = torch.from_numpy(PlanSampler(trie, certain, NetworkSampler(experiment.network, 2), 2).log_policy())
     assert bool(torch.isfinite(log_policy).all())
-    torch.testing.assert_close(log_policy.exp().detach(), certain[0].expand(2, -1))
+    torch.testing.assert_close(log_policy.exp(), certain[0].expand(2, -1))
 
 
 def test_the_network_samples_until_there_is_a_plan() -> None:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stochflow.kmers import kmer_buckets
-from stochflow.models.prefixes import all_prefixes
+from stochflow.kmers import Codes, kmer_buckets
+from stochflow.models.prefixes import Numbers, all_parents, all_prefixes
 from stochflow.models.trunk import (
     PlainTrunk,
     ResidualTrunk,
@@ -52,7 +52,7 @@ class PrefixBody(nn.Module):
             # a k-mer cannot end before position k − 1, so the rows of those positions do not exist
             offsets.append([first + (position - k + 1) * buckets for position in range(length)])
         self._first_rows = offsets
-        self._complete: dict[tuple[int, torch.device], tuple[Tensor, list[list[Tensor]]]] = {}
+        self._complete: list[tuple[list[Numbers], Numbers]] = []
         self.register_buffer("offsets", torch.tensor(offsets), persistent=False)
         self.embedding = nn.Embedding(num_rows(num_tokens, length, self.kmers), width, padding_idx=0)
         self.start = nn.Parameter(torch.zeros(width))
@@ -115,28 +115,16 @@ class PrefixBody(nn.Module):
         start = self.start.expand(len(tokens), 1, -1)
         return torch.cat([start, terms], dim=1).cumsum(dim=1)
 
-    def complete_sums(self, num_levels: int) -> tuple[Tensor, list[list[Tensor]]]:
-        """Sums of all prefixes of up to so many tokens, and the embedding rows that their last tokens added.
+    def complete_levels(self, num_levels: int) -> list[tuple[list[Numbers], Numbers]]:
+        """Per level after the empty prefix, all prefixes of so many tokens; made once.
 
         Returns:
-            level by level, the empty prefix first, [num_prefixes, width]; and per level after it, [K^t] for every k
-            there is.
+            which embedding rows their last tokens add, for every k there is, and the prefixes before; [K^t] each.
         """
-        if not num_levels:
-            return self.begin(1), []
-        bags, indices = self._complete_indices(num_levels)
-        # row 0, which pads, is zero; a bag would be the same and takes three times as long for so few rows
-        return functional.embedding(bags, self.embedding.weight).sum(dim=1).add_(self.start), list(indices)
-
-    def _complete_indices(self, num_levels: int) -> tuple[Tensor, list[list[Tensor]]]:
-        """All embedding rows of each of these prefixes, padded with zero, and those of `complete_sums`; made once."""
-        key = num_levels, self.start.device
-        if key not in self._complete:
-            levels = [all_prefixes(self.num_tokens, depth, key[1]) for depth in range(num_levels + 1)]
-            bags = [self.kmer_indices(level).flatten(1) for level in levels]
-            padded = [functional.pad(bag, (0, bags[-1].shape[1] - bag.shape[1])) for bag in bags]
-            self._complete[key] = torch.cat(padded), [self.last_indices(level.unbind(dim=1)) for level in levels[1:]]
-        return self._complete[key]
+        for depth in range(len(self._complete) + 1, num_levels + 1):
+            columns = all_prefixes(self.num_tokens, depth, torch.device("cpu")).numpy().T
+            self._complete.append((self.last_indices(list(columns)), all_parents(self.num_tokens, depth)))
+        return self._complete[:num_levels]
 
     def sums_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
         """Summed embedding of one prefix per row: the first `depths` tokens; [rows, time], [rows] → [rows, width]."""
@@ -175,7 +163,7 @@ class PrefixBody(nn.Module):
             into.copy_(sums)
         return sums
 
-    def last_indices(self, tokens: Sequence[Tensor]) -> list[Tensor]:
+    def last_indices(self, tokens: Sequence[Codes]) -> list[Codes]:
         """Embedding rows of the k-mers that end with the last token; [batch] per position → [batch] per k there is."""
         position = len(tokens) - 1
         columns = []

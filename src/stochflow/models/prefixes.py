@@ -5,12 +5,16 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import overload
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 SMALL_BATCH = 32  # below it, looking for prefixes that rows share costs more than it saves
 # when so few rows could still be spared, the same holds
 _FEW_ROWS, _FEW_SHARE = 12, 16
+
+Numbers = npt.NDArray[np.int64]
 
 
 class PrefixTree:
@@ -21,9 +25,12 @@ class PrefixTree:
     each once as far as they are merged; and once nearly all of them differ every row has a node of its own. Rows that
     are kept `apart` have one each from the start.
 
+    Nodes are numbered in numpy, whose operations on a handful of numbers cost a fraction of torch's.
+
     Attributes:
         num_tokens: K.
         batch_size: rows.
+        device: where the values of nodes are.
         sizes: nodes per level.
         parents: per level after the first, the node before the last token, [num_nodes].
         which: per level, the node of every row, [batch].
@@ -33,21 +40,22 @@ class PrefixTree:
         self, num_tokens: int, batch_size: int, device: torch.device, num_complete: int = 0, apart: bool = False
     ) -> None:
         self.num_tokens, self._num_complete = num_tokens, num_complete
-        self._columns: list[Tensor] = []
-        self._all, nothing = all_rows(batch_size, device)
+        self.device, self.on_cpu = device, device.type == "cpu"
+        self._columns: list[Numbers] = []
+        self._all, nothing = all_rows(batch_size)
         self.batch_size = batch_size
         # one row of the batch that begins with each node, [num_nodes]; None where a level is complete
-        self._rows: list[Tensor | None] = [self._all if apart else None]
+        self._rows: list[Numbers | None] = [self._all if apart else None]
         self.sizes = [batch_size if apart else 1]
-        self.parents: list[Tensor] = []
-        self._nodes: Tensor | None = None
+        self.parents: list[Numbers] = []
+        self._nodes: Numbers | None = None
         self.which = [self._all if apart else nothing]
 
     @classmethod
     def of(cls, tokens: Tensor, num_tokens: int) -> "PrefixTree":
         """The tree of finished rows, [batch, time], complete sequences included."""
         tree = cls(num_tokens, len(tokens), tokens.device)
-        for column in tokens.unbind(dim=1):
+        for column in np.ascontiguousarray(tokens.cpu().numpy().T):
             tree.advance(column)
         return tree
 
@@ -63,9 +71,7 @@ class PrefixTree:
 
     def tokens_of(self, depth: int) -> Tensor:
         """The first tokens of the rows, [batch, depth]."""
-        if not depth:
-            return self._all.new_empty(len(self._all), 0)
-        return torch.stack(self._columns[:depth], dim=1)
+        return self._side_by_side(self._columns[:depth], self.batch_size)
 
     @property
     def parted(self) -> bool:
@@ -74,105 +80,119 @@ class PrefixTree:
 
     def node_tokens(self, depth: int) -> Tensor:
         """The prefixes of a level, [num_nodes, depth]."""
-        columns = self.node_columns(depth)
-        return torch.stack(list(columns), dim=1) if columns else self._all.new_empty(self.sizes[depth], 0)
+        return self._side_by_side(self.node_columns(depth), self.sizes[depth])
 
-    def node_columns(self, depth: int) -> Sequence[Tensor]:
+    def node_columns(self, depth: int) -> Sequence[Numbers]:
         """The same position by position, [num_nodes] each."""
         rows = self._rows[depth]
         if rows is None:
-            return all_prefixes(self.num_tokens, depth, self._all.device).unbind(dim=1)
+            return list(all_prefixes(self.num_tokens, depth, torch.device("cpu")).numpy().T)
         if rows is self._all:
             return self._columns[:depth]
         return Selected(self._columns[:depth], rows)
 
-    def advance(self, column: Tensor) -> None:
+    def advance(self, column: Numbers) -> None:
         """Append one token per row, [batch]."""
         which, depth, batch_size = self.which[-1], len(self.parents), self.batch_size
         self._columns.append(column)
         if depth < self._num_complete:
-            size = self.sizes[-1] * self.num_tokens
-            parents = all_parents(self.num_tokens, depth + 1, column.device)
-            return self._append(parents, None, which * self.num_tokens + column, size)
+            parents = all_parents(self.num_tokens, depth + 1)
+            return self._append(parents, None, which * self.num_tokens + column, len(parents))
         few = max(_FEW_ROWS, batch_size // _FEW_SHARE)
         # a level spares about a K-th of what the one before did
         hopeful = self._rows[-1] is None or batch_size - self.sizes[-1] > 2 * few
         if hopeful and not self.parted and batch_size >= SMALL_BATCH:
-            nodes, following = (which * self.num_tokens + column).unique(return_inverse=True)
+            codes = which * self.num_tokens + column
+            numbers = np.zeros(self.sizes[-1] * self.num_tokens, np.int64)
+            numbers[codes] = 1
+            nodes = numbers.nonzero()[0]
             if batch_size - len(nodes) > few:
-                rows = torch.empty_like(nodes).scatter_(0, following, self._all)
+                numbers[nodes] = np.arange(len(nodes))
+                following, rows = numbers[codes], np.empty_like(nodes)
+                rows[following] = self._all
                 return self._append(nodes // self.num_tokens, rows, following, len(nodes))
         return self._append(which, self._all, self._all, batch_size)
 
-    @property
-    def device(self) -> torch.device:
-        return self._all.device
-
     def at_rows(self, values: Tensor) -> Tensor:
         """Values of the nodes of the last level at the rows; [num_nodes, n] → [batch, n]."""
-        return values if self.parted else values.index_select(0, self.which[-1])
+        return values if self.parted else values.index_select(0, self.tensor(self.which[-1]))
 
     def inherited(self, values: Tensor, depth: int) -> Tensor:
         """What the nodes of a level have from their parents; [num_parents, n] → [num_nodes, n]."""
-        return values if self._same(depth) else values.index_select(0, self.parents[depth - 1])
+        return values if self.same(depth) else values.index_select(0, self.tensor(self.parents[depth - 1]))
 
     def add_to_parents(self, values: Tensor, depth: int, parents: Tensor) -> None:
         """Add what the nodes of a level have, [num_nodes, n], to their parents, [num_parents, n], in place."""
-        if self._same(depth):
+        if self.same(depth):
             parents.add_(values)
         else:
-            parents.index_add_(0, self.parents[depth - 1], values)
+            parents.index_add_(0, self.tensor(self.parents[depth - 1]), values)
 
-    def nodes(self, num_levels: int) -> Tensor:
+    def same(self, depth: int) -> bool:
+        """True when the nodes of a level are those of the level before, one token longer."""
+        return self._rows[depth - 1] is self._all
+
+    def nodes(self, num_levels: int) -> Numbers:
         """Number of every row's node on the first levels, counted through all of them; [batch, levels]."""
         if self._nodes is None or self._nodes.shape[1] != num_levels:
-            firsts = torch.tensor([0, *accumulate(self.sizes[: num_levels - 1])], device=self.device)
-            self._nodes = torch.stack(self.which[:num_levels], dim=1).add_(firsts)
+            firsts = accumulate(self.sizes[: num_levels - 1], initial=0)
+            self._nodes = np.empty((self.batch_size, num_levels), np.int64)
+            for level, first in enumerate(firsts):
+                np.add(self.which[level], first, out=self._nodes[:, level])
         return self._nodes
 
-    def _append(self, parents: Tensor, rows: Tensor | None, which: Tensor, size: int) -> None:
+    def tensor(self, numbers: Numbers) -> Tensor:
+        """Numbers as an index of values of nodes; same shape."""
+        found = torch.from_numpy(numbers)
+        return found if self.on_cpu else found.to(self.device)
+
+    def _side_by_side(self, columns: Sequence[Numbers], num_rows: int) -> Tensor:
+        """Tokens position by position, [num_rows] each → [num_rows, positions]."""
+        found = np.empty((num_rows, len(columns)), np.int64)
+        for position, column in enumerate(columns):
+            found[:, position] = column
+        return self.tensor(found)
+
+    def _append(self, parents: Numbers, rows: Numbers | None, which: Numbers, size: int) -> None:
         self.parents.append(parents)
         self._rows.append(rows)
         self.which.append(which)
         self.sizes.append(size)
 
-    def _same(self, depth: int) -> bool:
-        """True when the nodes of a level are those of the level before, one token longer."""
-        return self._rows[depth - 1] is self._all
 
 
-class Selected(Sequence[Tensor]):
+class Selected(Sequence[Numbers]):
     """Some rows of columns, each selected when it is asked for."""
 
-    def __init__(self, columns: list[Tensor], rows: Tensor) -> None:
+    def __init__(self, columns: list[Numbers], rows: Numbers) -> None:
         self._columns, self._rows = columns, rows
 
     def __len__(self) -> int:
         return len(self._columns)
 
     @overload
-    def __getitem__(self, place: int) -> Tensor: ...
+    def __getitem__(self, place: int) -> Numbers: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Tensor]: ...
+    def __getitem__(self, place: slice) -> list[Numbers]: ...
 
-    def __getitem__(self, place: int | slice) -> Tensor | list[Tensor]:
+    def __getitem__(self, place: int | slice) -> Numbers | list[Numbers]:
         if isinstance(place, slice):
-            return [column.index_select(0, self._rows) for column in self._columns[place]]
-        return self._columns[place].index_select(0, self._rows)
+            return [column[self._rows] for column in self._columns[place]]
+        return self._columns[place][self._rows]
 
 
 @lru_cache(maxsize=64)
-def all_rows(batch_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
+def all_rows(batch_size: int) -> tuple[Numbers, Numbers]:
     """Numbers of rows, and as many zeros, [batch] each."""
-    rows = torch.arange(batch_size, device=device)
-    return rows, torch.zeros_like(rows)
+    rows = np.arange(batch_size)
+    return rows, np.zeros_like(rows)
 
 
 @lru_cache(maxsize=64)
-def all_parents(num_tokens: int, depth: int, device: torch.device) -> Tensor:
+def all_parents(num_tokens: int, depth: int) -> Numbers:
     """Number of the prefix without its last token of each of `all_prefixes`, [num_tokens^depth]."""
-    return torch.arange(num_tokens**depth, device=device) // num_tokens
+    return np.arange(num_tokens**depth) // num_tokens
 
 
 @lru_cache(maxsize=64)
@@ -182,13 +202,14 @@ def all_prefixes(num_tokens: int, depth: int, device: torch.device) -> Tensor:
     return numbers // num_tokens ** torch.arange(depth - 1, -1, -1, device=device) % num_tokens
 
 
+@lru_cache(maxsize=64)
 def num_complete_levels(num_tokens: int, length: int, batch_size: int) -> int:
     """Levels after the first that have so few nodes that all of them may be evaluated before one is drawn."""
     most = max(batch_size // 2, min(batch_size, SMALL_BATCH // 2))
     return sum(num_tokens**depth <= most for depth in range(1, length)) if num_tokens > 1 else 0
 
 
-def climb(grad: Tensor, indices: list[list[Tensor]], tree: PrefixTree, table: Tensor, start: Tensor) -> None:
+def climb(grad: Tensor, indices: list[list[Numbers]], tree: PrefixTree, table: Tensor, start: Tensor) -> None:
     """Add the gradient of sums of embeddings along a tree, which climbs it once, to that in the embeddings.
 
     Args:
@@ -197,11 +218,16 @@ def climb(grad: Tensor, indices: list[list[Tensor]], tree: PrefixTree, table: Te
         table: gradient in the table of embeddings, [num_rows, width].
         start: gradient in the sum of the empty prefix, [width].
     """
-    levels = grad.split(tree.sizes[: len(indices) + 1])
+    levels = list(zip((bounds := [0, *accumulate(tree.sizes[: len(indices) + 1])]), bounds[1:], strict=False))
+    array = grad.numpy() if tree.on_cpu else None
     for depth in range(len(indices), 0, -1):
-        tree.add_to_parents(levels[depth], depth, levels[depth - 1])
-    start.add_(levels[0].sum(dim=0) if len(levels[0]) > 1 else levels[0][0])
+        (first, last), (above, below) = levels[depth], levels[depth - 1]
+        if array is not None and tree.same(depth):  # numpy's sum of a few rows costs half of torch's
+            array[above:below] += array[first:last]
+        else:
+            tree.add_to_parents(grad[first:last], depth, grad[above:below])
+    start.add_(grad[: tree.sizes[0]].sum(dim=0) if tree.sizes[0] > 1 else grad[0])
     # a longer k-mer begins on a later level: each k has the nodes from some level on
     for row in range(max(map(len, indices), default=0)):
-        rows = torch.cat([level[row] for level in indices if len(level) > row])
-        table.index_add_(0, rows, grad[len(grad) - len(rows) :])
+        rows = np.concatenate([level[row] for level in indices if len(level) > row])
+        table.index_add_(0, tree.tensor(rows), grad[len(grad) - len(rows) :])

@@ -4,9 +4,9 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import accumulate
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
-from stochflow.models.prefixes import PrefixTree, climb
+from stochflow.models.prefixes import Numbers, PrefixTree, climb
 from stochflow.models.trunk import transposed
 
 _log_softmax_backward = torch.ops.aten._log_softmax_backward_data.default
@@ -33,6 +33,9 @@ def gradients_in_place() -> Iterator[None]:
         yield
     finally:
         _state.in_place = False
+
+
+Array = npt.NDArray[Any]
 
 
 class Rows(NamedTuple):
@@ -58,6 +61,7 @@ class Workspace:
         trunk: weights of the body behind the first layer.
         heads: W and b of the heads for π, π_B and log F; [n, width] and [n] each.
         sizes: outputs per head.
+        arrays: the first layer and the heads of all nodes as numpy sees them, where it can.
     """
 
     def __init__(self, body: PrefixBody, heads: list[Tensor], capacity: int) -> None:
@@ -67,6 +71,12 @@ class Workspace:
         self.sizes = [len(weight) for weight in heads[::2]]
         widths = [body.width, *body.activation_widths(), sum(self.sizes)]
         self._sums, *self._made, self._outputs = (self.start.detach().new_empty(capacity, n) for n in widths)
+        self.arrays: tuple[Array, Array] | None = None
+        if self.start.device.type == "cpu":
+            self.arrays = self._sums.numpy(), self._outputs.numpy()
+        # the weights of the heads side by side, row by row and column by column, and their biases
+        self._heads = self._head_buffers()
+        self._columns: tuple[list[int], list[Tensor]] = [], []
         self._rows: dict[tuple[int, int], Rows] = {}
         self._user: weakref.ref[Recorder] | None = None
 
@@ -83,12 +93,32 @@ class Workspace:
     def lend(self, user: "Recorder") -> None:
         self._user = weakref.ref(user)
 
+    def read_heads(self) -> tuple[Tensor, Tensor, Tensor]:
+        """W, Wᵀ and b of all heads as they are now; [n, width], [width, n], [n]."""
+        weight, columns, bias = self._heads
+        torch.cat(self.heads[::2], out=weight)
+        torch.cat(self.heads[1::2], out=bias)
+        columns.copy_(weight.t())
+        return weight, columns, bias
+
+    def trunk_columns(self) -> list[Tensor]:
+        """What `PrefixBody.activations` reads."""
+        places = [weight.data_ptr() for weight in self.trunk]
+        if places != self._columns[0]:  # an optimiser has taken the weights elsewhere
+            self._columns = places, transposed(self.trunk)
+        return self._columns[1]
+
+    def _head_buffers(self) -> tuple[Tensor, Tensor, Tensor]:
+        width, num, like = self.body.width, sum(self.sizes), self.start.detach()
+        return like.new_empty(num, width), like.new_empty(width, num), like.new_empty(num)
+
     def rows(self, first: int, last: int) -> Rows:
         """The nodes from one to before another."""
         if (first, last) not in self._rows:
             if len(self._rows) >= _MAX_VIEWS:
                 self._rows.clear()
-            sums, *made, outputs = (buffer[first:last] for buffer in (self._sums, *self._made, self._outputs))
+            buffers, num = (self._sums, *self._made, self._outputs), last - first
+            sums, *made, outputs = (buffer.narrow(0, first, num) for buffer in buffers)
             self._rows[first, last] = Rows(sums, made, outputs)
         return self._rows[first, last]
 
@@ -115,14 +145,18 @@ class Recorder:
         """
         self.tree, self._space, self._body = tree, space, space.body
         space.lend(self)
-        self._head_weight, self._head_bias = (torch.cat(space.heads[kind::2]) for kind in (0, 1))
-        self._head_columns, self._trunk_columns = self._head_weight.t(), transposed(space.trunk)
-        first, self._indices = self._body.complete_sums(num_complete)  # indices: per level after the first
-        self._num_grown, self.num_levels = 1 + num_complete, 0
-        # first node of every level, and of the one to come
-        self._starts = [0, *accumulate(self.level_sizes(0, self._num_grown))]
-        space.rows(0, len(first)).sums.copy_(first)
-        self._levels: list[Tensor] = []  # the heads of each level
+        self._head_weight, self._head_columns, self._head_bias = space.read_heads()
+        self._trunk_columns = space.trunk_columns()
+        self._starts = [0, tree.sizes[0]]  # first node of every level, and of the one to come
+        self._indices: list[list[Numbers]] = []  # per level after the first
+        self._levels: list[Array] = []  # the heads of each level
+        self._num_grown, self.num_levels = 1, 0
+        if space.arrays is None:
+            space.rows(0, tree.sizes[0]).sums.copy_(space.start)
+        else:
+            space.arrays[0][: tree.sizes[0]] = space.start.detach().numpy()
+        for indices, parents in self._body.complete_levels(num_complete):
+            self._add_level(indices, parents, len(parents))
 
     @staticmethod
     def num_nodes(body: PrefixBody, tree: PrefixTree, num_complete: int) -> int:
@@ -137,36 +171,50 @@ class Recorder:
 
     def grow(self) -> None:
         """The first layer of the next level, which the tree has."""
-        depth = self._num_grown
-        indices = self._body.last_indices(self.tree.node_columns(depth))
-        first, last = self._starts[-2:]
+        depth, tree = self._num_grown, self.tree
+        parents = None if tree.same(depth) else tree.parents[depth - 1]
+        self._add_level(self._body.last_indices(tree.node_columns(depth)), parents, tree.sizes[depth])
+
+    def _add_level(self, indices: list[Numbers], parents: Numbers | None, size: int) -> None:
+        """The first layer of a level whose nodes add some embedding rows to what their parents have.
+
+        Args:
+            indices: [num_nodes] for every k there is.
+            parents: [num_nodes]; None where they are all nodes of the level before.
+        """
+        space, (first, last) = self._space, self._starts[-2:]
         self._indices.append(indices)
-        self._starts.append(last + self.tree.sizes[depth])
+        self._starts.append(last + size)
         self._num_grown += 1
-        before, rows = self._space.rows(first, last), self._space.rows(last, self._starts[-1])
-        self._body.add(self.tree.inherited(before.sums, depth), indices, rows.sums)
+        if space.arrays is None:
+            sums, into = space.rows(first, last).sums, space.rows(last, last + size).sums
+            inherited = sums if parents is None else sums.index_select(0, self.tree.tensor(parents))
+            self._body.add(inherited, [self.tree.tensor(column) for column in indices], into)
+            return
+        # in numpy, whose operations on a few rows cost a fraction of torch's
+        table, nodes = space.table.detach().numpy(), space.arrays[0]
+        before, after = nodes[first:last], nodes[last : last + size]
+        before = before if parents is None else before.take(parents, axis=0)
+        for column in indices or [np.zeros(size, np.int64)]:  # row 0, which pads, is zero
+            before = np.add(before, table.take(column, axis=0), out=after)
 
     def evaluate(self) -> None:
         """Everything behind the first layer, for all levels that have grown since the last time."""
-        rows = self._space.rows(self._starts[self.num_levels], self._starts[-1])
+        space, starts = self._space, self._starts
+        first, last = starts[self.num_levels], starts[-1]
+        rows = space.rows(first, last)
         self._body.activations(rows.sums, self._trunk_columns, rows.made)
         torch.addmm(self._head_bias, rows.made[-1], self._head_columns, out=rows.outputs)
-        if self._num_grown == self.num_levels + 1:
-            self._levels.append(rows.outputs)
-        else:
-            self._levels += rows.outputs.split(self.level_sizes(self.num_levels, self._num_grown))
+        outputs = rows.outputs.cpu().numpy() if space.arrays is None else space.arrays[1][first:last]
+        for level in range(self.num_levels, self._num_grown):
+            self._levels.append(outputs[starts[level] - first : starts[level + 1] - first])
         self.num_levels = self._num_grown
 
-    def level_sizes(self, first: int, last: int) -> list[int]:
-        """Nodes per level, complete levels that the tree has not reached yet included."""
-        known = self.tree.sizes[first:last]
-        for level in range(first + len(known), last):
-            known.append(self.tree.num_tokens**level)
-        return known
-
-    def logits(self, level: int) -> Tensor:
-        """Of π at an evaluated level, without gradient, [num_nodes, K]."""
-        return self._levels[level][:, : self._space.sizes[0]]
+    def logits(self) -> Array:
+        """Of π at every row on the last level of the tree, without gradient, [batch, K]."""
+        tree = self.tree
+        logits = self._levels[tree.depth][:, : self._space.sizes[0]]
+        return logits if tree.parted else logits.take(tree.which[-1], axis=0)
 
     def heads(self, allowed: Tensor | None, log_completions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """log π, log π_B and log F at every row on all evaluated levels, [batch, levels, ...].
@@ -177,9 +225,9 @@ class Recorder:
         """
         return _Heads.apply(self, allowed, log_completions, *self._space.weights)  # type: ignore[no-untyped-call]  # torch
 
-    def rows(self) -> npt.NDArray[Any]:
+    def rows(self) -> Array:
         """The heads at every row on all evaluated levels side by side, without gradient, [batch, levels, n]."""
-        return self.outputs().numpy()[self.tree.nodes(self.num_levels).numpy()]
+        return self.outputs().numpy().take(self.tree.nodes(self.num_levels), axis=0)
 
     def pull(self, rows: Tensor) -> None:
         """Add the gradient in all weights that follows from that in `rows`, [batch, levels, n], to what they have."""
@@ -212,7 +260,7 @@ class Recorder:
     def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
         space, sums, made = self._space, *self._space.rows(0, self._starts[self.num_levels])[:2]
         grad = rows.new_zeros(len(sums), rows.shape[-1])
-        grad.index_add_(0, self.tree.nodes(self.num_levels).flatten(), rows.flatten(0, 1))
+        grad.index_add_(0, self.tree.tensor(self.tree.nodes(self.num_levels)).flatten(), rows.flatten(0, 1))
         num_heads = len(space.heads)
         heads = zip((grad.t() @ made[-1]).split(space.sizes), grad.sum(dim=0).split(space.sizes), strict=True)
         torch._foreach_add_(into[-num_heads:], [part for pair in heads for part in pair])
@@ -246,7 +294,8 @@ class _Heads(torch.autograd.Function):
         ctx: Any, recorder: Recorder, allowed: Tensor | None, log_completions: Tensor, *weights: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        rows = torch.nn.functional.embedding(recorder.tree.nodes(recorder.num_levels), recorder.outputs())
+        nodes = recorder.tree.tensor(recorder.tree.nodes(recorder.num_levels))
+        rows = torch.nn.functional.embedding(nodes, recorder.outputs())
         policy, backward, flow = recorder.split(rows)
         log_policy, log_backward = masked_log_softmax(policy, allowed), torch.log_softmax(backward, dim=-1)
         # other views of the same numbers: what is returned would hold on to itself

@@ -208,6 +208,10 @@ def _log_backward(config: ObjectiveConfig, heads: Heads, log_matrices: Tensor, o
 class Balance(Objective):
     """A condition on flows; its residual is the same off-policy, so fresh and remembered batches serve alike."""
 
+    @property
+    def reads_behaviour(self) -> bool:
+        return False
+
     def sampler(self, batch_size: int) -> Sampler:
         return policy_sampler(self.learner.network, batch_size)
 

@@ -124,6 +124,11 @@ class Objective(ABC):
         """False for an objective that never asks P̂: then nothing is learned of the world."""
         return True
 
+    @property
+    def reads_behaviour(self) -> bool:
+        """False for an objective to which it does not matter who drew the intentions."""
+        return True
+
     @abstractmethod
     def log_z(self) -> float:
         """The objective's own estimate of log Z."""

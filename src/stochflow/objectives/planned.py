@@ -14,7 +14,7 @@ from stochflow.planning.memory import ScoreMemory
 from stochflow.planning.plan import Plan, make_plan
 from stochflow.planning.reward_model import RewardModel
 from stochflow.planning.trie import PrefixTrie
-from stochflow.rollout import NetworkSampler, Sampler
+from stochflow.rollout import Array, NetworkSampler, Sampler
 from stochflow.trajectory import Trajectories
 
 _MAX_ROWS = 2**13  # states in one update, all depths together
@@ -245,19 +245,20 @@ class PlanSampler:
         self._nodes = torch.zeros(batch_size, dtype=torch.int64)
         self._depth = 0
 
-    def log_policy(self) -> Tensor:
-        log_policy = self._beyond.log_policy().double()
+    def log_policy(self) -> Array:
+        log_policy = torch.from_numpy(self._beyond.log_policy()).double()
         table = self._policies[self._depth]
         # the trie has grown since the plan was made: newer nodes have no row in it
         planned = (self._nodes >= 0) & (self._nodes < len(table))
         log_policy[planned] = safe_log(table[self._nodes[planned]])
-        return log_policy if (allowed := self.allowed()) is None else masked_log_softmax(log_policy, allowed)
+        allowed = self.allowed()
+        return (log_policy if allowed is None else masked_log_softmax(log_policy, allowed)).numpy()
 
     def allowed(self) -> Tensor | None:
         return self._beyond.allowed()
 
-    def advance(self, outcomes: Tensor) -> None:
-        self._nodes = self._trie.step(self._nodes, outcomes, self._depth)
+    def advance(self, outcomes: Array) -> None:
+        self._nodes = self._trie.step(self._nodes, torch.from_numpy(outcomes), self._depth)
         self._depth += 1
         self._beyond.advance(outcomes)
 

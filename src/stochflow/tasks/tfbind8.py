@@ -96,7 +96,7 @@ class TFBind8(Task):
         self._powers = 4 ** torch.arange(LENGTH - 1, -1, -1)
 
     def score(self, tokens: Tensor) -> Tensor:
-        return self._scores[(tokens * self._powers).sum(dim=-1)]
+        return torch.from_numpy(self._scores.numpy().take(tokens.numpy() @ self._powers.numpy()))
 
     def replicates(self, tokens: Tensor) -> Tensor:
         return self._both[(tokens * self._powers).sum(dim=-1)]
