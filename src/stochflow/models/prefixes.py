@@ -160,7 +160,6 @@ class PrefixTree:
         self.sizes.append(size)
 
 
-
 class Selected(Sequence[Numbers]):
     """Some rows of columns, each selected when it is asked for."""
 

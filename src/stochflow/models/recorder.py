@@ -165,6 +165,11 @@ class Recorder:
         return max(tree.sizes[0], complete) + (body.length - num_complete) * tree.batch_size
 
     @property
+    def readable(self) -> bool:
+        """True where numpy can read what was computed."""
+        return self._space.arrays is not None
+
+    @property
     def needs_growth(self) -> bool:
         """True when the tree has a level whose first layer is not known."""
         return self._num_grown == self.tree.depth
@@ -236,7 +241,7 @@ class Recorder:
             if weight.grad is None:
                 weight.grad = torch.zeros_like(weight)
             into.append(weight.grad)
-        with torch.no_grad():
+        with torch.inference_mode():
             self._add_gradients(rows, into)
 
     def split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -258,14 +263,16 @@ class Recorder:
         return into
 
     def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
-        space, sums, made = self._space, *self._space.rows(0, self._starts[self.num_levels])[:2]
-        grad = rows.new_zeros(len(sums), rows.shape[-1])
-        grad.index_add_(0, self.tree.tensor(self.tree.nodes(self.num_levels)).flatten(), rows.flatten(0, 1))
+        space, num = self._space, self._starts[self.num_levels]
+        sums, made, _ = space.rows(0, num)
+        nodes = self.tree.tensor(self.tree.nodes(self.num_levels))
+        grad = rows.new_zeros(num, rows.shape[-1]).index_add_(0, nodes.view(-1), rows.flatten(0, 1))
         num_heads = len(space.heads)
-        heads = zip((grad.t() @ made[-1]).split(space.sizes), grad.sum(dim=0).split(space.sizes), strict=True)
-        torch._foreach_add_(into[-num_heads:], [part for pair in heads for part in pair])
+        heads = zip(torch.mm(grad.t(), made[-1]).split(space.sizes), grad.sum(dim=0).split(space.sizes), strict=True)
+        for weight, part in zip(into[-num_heads:], (part for pair in heads for part in pair), strict=True):
+            weight.add_(part)
         first = self._body.add_gradients(
-            grad @ self._head_weight, sums, space.trunk, made, into[2 : len(into) - num_heads]
+            torch.mm(grad, self._head_weight), sums, space.trunk, made, into[2 : len(into) - num_heads]
         )
         climb(first, self._indices, self.tree, into[0], into[1])
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 _gelu_into, _gelu_backward = torch.ops.aten.gelu.out, torch.ops.aten.gelu_backward.default
-_relu_backward = torch.ops.aten.threshold_backward.default
+_relu_backward = torch.ops.aten.threshold_backward.grad_input
 _layer_norm_into = torch.ops.aten.native_layer_norm.out
 _layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
 NORM_EPSILON = 1e-5
@@ -88,14 +88,13 @@ def add_residual_gradients(
 
 
 def add_plain_gradients(grad: Tensor, weights: Weights, made: Sequence[Tensor], into: Weights) -> Tensor:
-    """The same for the plain kind, which has no norm."""
-    ones = grad.new_ones(grad.shape[0])
+    """The same for the plain kind, which has no norm; the gradient in the features is used up."""
     for number in range(len(weights) // 2 - 1, -1, -1):
-        inner_grad = _relu_backward(grad, made[number + 1], 0.0)
-        into[2 * number].addmm_(inner_grad.t(), made[number])
-        into[2 * number + 1].addmv_(inner_grad.t(), ones)
-        grad = inner_grad @ weights[2 * number]
-    return _relu_backward(grad, made[0], 0.0)
+        grad = _relu_backward(grad, made[number + 1], 0.0, grad_input=grad)
+        into[2 * number].addmm_(grad.t(), made[number])
+        into[2 * number + 1].add_(grad.sum(dim=0))
+        grad = torch.mm(grad, weights[2 * number])
+    return _relu_backward(grad, made[0], 0.0, grad_input=grad)
 
 
 class ResidualTrunk(torch.autograd.Function):

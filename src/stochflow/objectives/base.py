@@ -63,15 +63,16 @@ class Learner:
         Args:
             leaves: True to have the complete sequences as well.
         """
-        network = self.network
-        readable = network.records and not network.shared and network.mask is None and self.device.type == "cpu"
-        if not readable or not len(batch) or not batch.valid.numpy().all():
+        network, recorder = self.network, batch.recorder
+        if recorder is None and not (network.records and self.device.type == "cpu"):
             return None
-        if batch.recorder is None:
+        if network.mask is not None or network.shared or not len(batch) or not batch.valid.numpy().all():
+            return None
+        if recorder is None:
             return network.evaluated(batch.outcomes if leaves else batch.outcomes[:, :-1])
         if leaves:
-            network.evaluate_leaves(batch.recorder)
-        return batch.recorder
+            network.evaluate_leaves(recorder)
+        return recorder if recorder.readable else None
 
     def heads(self, batch: Trajectories, leaves: bool = True) -> Heads:
         """Heads at every prefix, the empty one first; → [batch, L + 1, ...], or L without the complete sequences.

@@ -114,7 +114,7 @@ class ScoreMemory:
         scores = table[codes]
         rows = _first_rows(codes, np.isnan(scores))
         if len(rows):
-            unseen = torch.from_numpy(sequences.numpy()[rows])
+            unseen = torch.from_numpy(sequences.numpy().take(rows, axis=0))
             answers = _answers(oracle, unseen)
             table[codes[rows]] = answers.numpy()
             self._waiting.append((unseen, answers))
@@ -203,7 +203,7 @@ def _answers(oracle: Callable[[Tensor], Tensor], unseen: Tensor) -> Tensor:
     They are checked before anything is stored: a failing oracle must not leave half an entry behind. And the oracle
     gets a copy, so that what it does to its input stays with it.
     """
-    return checked_scores(oracle(unseen.clone()), len(unseen))
+    return checked_scores(oracle(torch.from_numpy(unseen.numpy().copy())), len(unseen))
 
 
 def checked_scores(scores: object, expected: int) -> Tensor:

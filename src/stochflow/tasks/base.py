@@ -179,5 +179,8 @@ class Reward:
         return 1.0 + (self.beta - 1.0) * (1.0 - 1.0 / (1.0 + step / self.ramp))
 
     def log_reward(self, scores: Tensor, step: int | None = None) -> Tensor:
-        """log R for scores of any shape; the power is never formed, so that it cannot overflow."""
-        return (self.exponent(step) * scores.clamp_min(0.0).log()).clamp_min(math.log(self.floor))
+        """log R for scores of any shape, on the CPU; the power is never formed, so that it cannot overflow."""
+        # in numpy, whose operations on a handful of numbers cost a fraction of torch's
+        with np.errstate(divide="ignore"):
+            logarithms = np.log(np.maximum(scores.numpy(), 0.0))
+        return torch.from_numpy(np.asarray(np.maximum(self.exponent(step) * logarithms, math.log(self.floor))))
