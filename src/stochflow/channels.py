@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from stochflow.errors import ConfigError
 from stochflow.logmath import safe_log
+
+Tokens = npt.NDArray[np.int64]
 
 ROW_SUM_TOLERANCE = 1e-6
 
@@ -24,7 +28,7 @@ class Channel:
         self.matrices = _validated(matrices)
         cumulative = self.matrices.cumsum(dim=-1)
         # scaled by the row's own total: rounding in the sum must not open an index past the last token
-        self._cumulative = cumulative / cumulative[..., -1:]
+        self._cumulative = (cumulative / cumulative[..., -1:]).numpy()
         self.name = name
         self.slip = slip
 
@@ -62,15 +66,23 @@ class Channel:
         """Outcomes b ~ P(·|a) for a batch of intentions at one position; [batch] → [batch]."""
         if self.slip == 0.0:
             return intentions
-        uniform = torch.rand(intentions.shape, generator=generator, dtype=torch.float64)
-        return self.outcomes(intentions, position, uniform)
+        return self.outcomes(intentions, position, self.draw(intentions.shape, generator))
+
+    def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
+        """What `outcomes` and `realised` need of chance: numbers drawn uniformly from [0, 1), float64."""
+        return torch.rand(shape, generator=generator, dtype=torch.float64)
 
     def outcomes(self, intentions: Tensor, position: int, uniform: Tensor) -> Tensor:
         """The outcomes that numbers drawn uniformly from [0, 1), float64, stand for; any common shape → the same."""
         if self.slip == 0.0:
             return intentions
-        cumulative = self._cumulative[position if len(self.matrices) > 1 else 0][intentions]
-        return (uniform.unsqueeze(-1) >= cumulative).sum(dim=-1)
+        return torch.from_numpy(self.realised(intentions.numpy(), position, uniform.numpy()))
+
+    def realised(self, intentions: Tokens, position: int, uniform: npt.NDArray[np.float64]) -> Tokens:
+        """The same in numpy, whose operations on a handful of numbers cost a fraction of torch's."""
+        cumulative = self._cumulative[position if len(self._cumulative) > 1 else 0].take(intentions, axis=0)
+        found: Tokens = np.add.reduce(uniform[..., None] >= cumulative, axis=-1)
+        return found
 
     def entropies(self) -> Tensor:
         """H(P(·|a)) in nats, float64, [positions or 1, K]: the floor of a dynamics model's cross-entropy."""

@@ -161,18 +161,17 @@ def rollout(
         valid = starts[:, None] <= torch.arange(length)
     intentions, outcomes = (np.empty((batch_size, length), np.int64) for _ in range(2))
     log_behaviours, log_clocks = [], np.empty((0, 0, 0))
+    # element by element, so one draw for all steps is the draws of the steps; a world that obeys draws nothing
+    chance = None if channel.slip == 0.0 else channel.draw((length, batch_size), generators["channel"]).numpy()
     with torch.inference_mode():
         for depth in range(length):
             log_behaviour = exploration.log_behaviour(sampler.log_policy(), sampler.allowed())
             if depth == 0 or exploration.restarts:
-                # element by element, so one draw for all steps is the draws of the steps
                 num = 1 if exploration.restarts else length
                 log_clocks = _log_clocks((num, *log_behaviour.shape), log_behaviour.dtype, generators["policy"])
             # exponential clocks race: this is how `torch.multinomial` draws, without its checks of the input
             intended = (log_behaviour - log_clocks[depth % len(log_clocks)]).argmax(axis=-1)
-            outcome = intended
-            if channel.slip != 0.0:  # otherwise the world obeys
-                outcome = channel.sample(torch.from_numpy(intended), depth, generators["channel"]).numpy()
+            outcome = intended if chance is None else channel.realised(intended, depth, chance[depth])
             if exploration.restarts:
                 anything = torch.randint(channel.num_tokens, (batch_size,), generator=generators["policy"])
                 outcome = np.where(valid[:, depth].numpy(), outcome, anything.numpy())

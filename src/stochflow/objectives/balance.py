@@ -277,7 +277,7 @@ def written_terms(learner: Learner, batch: Trajectories, step: int, pulls: Calla
     recorder = learner.recorder(batch, leaves=not realised and config.backward == "learned")
     if recorder is None:
         return None
-    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step)
+    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float()
     paths = Paths(batch.intentions, batch.outcomes, batch.valid, log_reward)
     written = WrittenPaths(recorder.rows(), network.num_tokens, network.length)
     log_matrices = None if realised else learner.log_dynamics(paths.outcomes).numpy()

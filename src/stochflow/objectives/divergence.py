@@ -10,7 +10,7 @@ from stochflow.logmath import log_marginal, masked_mean
 from stochflow.models.recorder import Recorder, WrittenLoss
 from stochflow.objectives.balance import Paths, pick
 from stochflow.objectives.base import ARITHMETIC, Objective, TensorTerms, Terms
-from stochflow.objectives.entropy import EntropyTerms, entropy_terms
+from stochflow.objectives.entropy import EntropyTerms, entropy_pulls, entropy_terms
 from stochflow.objectives.flows import child_flows
 from stochflow.objectives.losses import balance_loss
 from stochflow.objectives.written import Array, WrittenPaths, log_softmax, log_sum, quietly
@@ -71,7 +71,7 @@ class TrajectoryKL(Objective):
         learner = self.learner
         intentions, outcomes = fresh.intentions.to(learner.device), fresh.outcomes.to(learner.device)
         log_reward = learner.log_rewards(fresh.outcomes, fresh.scores, step).float().to(learner.device)
-        recorder = learner.recorder(fresh, leaves=False) if self.only_divergence else None
+        recorder = learner.recorder(fresh, leaves=False)
         if recorder is not None:
             terms = self._written_terms(fresh, recorder, log_reward, progress)
             self.note(terms)
@@ -83,12 +83,6 @@ class TrajectoryKL(Objective):
         terms = self.path_terms(paths, log_policy, learner.log_dynamics(outcomes), log_behaviour, progress)
         self.note(terms)
         yield terms
-
-    @property
-    def only_divergence(self) -> bool:
-        """True where nothing else has a gradient."""
-        config = self.learner.config.objective
-        return config.lambda_ratio == 0.0 and config.lambda_dynamics == 0.0
 
     def path_terms(
         self, paths: Paths, log_policy: Tensor, log_matrices: Tensor, log_behaviour: Tensor, progress: float
@@ -117,33 +111,27 @@ class TrajectoryKL(Objective):
         }
 
     def _written_terms(self, fresh: Trajectories, recorder: Recorder, log_reward: Tensor, progress: float) -> Terms:
-        """What `path_terms` says where only the divergence has a gradient, by one that is written out."""
+        """What `path_terms` says, by a gradient that is written out."""
         learner = self.learner
         written = WrittenPaths(recorder.rows(), learner.network.num_tokens, learner.network.length)
         log_matrices = learner.log_dynamics(fresh.outcomes).numpy()
-        loss, residual = self.pulled(written, fresh, log_reward.numpy(), log_matrices)
-        divergence = WrittenLoss.of(loss[0], recorder, torch.from_numpy(written.gradient))
-        log_policy = torch.from_numpy(written.log_policy)
-        entropy = entropy_terms(log_policy, fresh.valid.to(log_policy.dtype), learner.config.objective, progress)
-        return {
-            "loss": divergence,
-            "kl_loss": divergence,
-            "log_entropy_ratio": entropy.log_ratio,
-            "dynamics_loss": entropy.dynamics,
-            "reward_adjusted_diff_mean": float(residual.mean()),
-            "reward_adjusted_diff_std": float(residual.std()),
-        }
+        found = self.pulled(written, fresh, log_reward.numpy(), log_matrices, progress)
+        values = {name: float(value[0]) for name, value in found.items()}
+        return {**values, "loss": WrittenLoss.of(values["loss"], recorder, torch.from_numpy(written.gradient))}
 
     @quietly()
     def pulled(
-        self, written: WrittenPaths, batch: Trajectories, log_reward: Array, log_matrices: Array, num_runs: int = 1
-    ) -> tuple[Array, Array]:
-        """The divergence of each of so many runs that follow one another in a batch, and log R − Σ log M.
+        self,
+        written: WrittenPaths,
+        batch: Trajectories,
+        log_reward: Array,
+        log_matrices: Array,
+        progress: float,
+        num_runs: int = 1,
+    ) -> dict[str, Array]:
+        """What `path_terms` says of each of so many runs that follow one another in a batch, [runs].
 
         The gradient goes into `written`.
-
-        Returns:
-            [runs] and [batch].
         """
         joint = written.log_policy + written.log_likelihood(log_matrices, batch.outcomes.numpy())
         log_marginals = log_sum(joint)
@@ -162,7 +150,21 @@ class TrajectoryKL(Objective):
         written.pull_forward(
             np.repeat(-pull[:, None], log_marginals.shape[1], axis=1), np.exp(joint - log_marginals[..., None])
         )
-        return losses, residual
+        entropies = written.entropies()
+        entropy = entropy_pulls(
+            entropies.reshape(num_runs, -1, entropies.shape[1]), self.learner.config.objective, progress
+        )
+        if entropy.pull is not None:
+            written.pull_entropies(entropy.pull.reshape(entropies.shape), entropies)
+        apart = residual.reshape(num_runs, -1)
+        return {
+            "loss": losses + entropy.penalty,
+            "kl_loss": losses,
+            "log_entropy_ratio": entropy.log_ratio,
+            "dynamics_loss": entropy.dynamics,
+            "reward_adjusted_diff_mean": apart.mean(axis=1),
+            "reward_adjusted_diff_std": apart.std(axis=1),
+        }
 
     def note(self, terms: Terms) -> None:
         """Keep what `log_z` needs of the terms of the last batch."""

@@ -3,12 +3,15 @@
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from stochflow.config import ObjectiveConfig
+from stochflow.objectives.written import Array
 
 _MAX_SHARE = 1.0 - 1e-6
+_LEAST_MIXTURE = 1e-12
 
 
 def normalised_entropy(log_policy: Tensor) -> Tensor:
@@ -64,7 +67,7 @@ def entropy_ratio(entropy_high: Tensor, entropy_low: Tensor, gammas: Tensor) -> 
     """
     high, low = entropy_high.unsqueeze(-1), entropy_low.unsqueeze(-1)
     mixture = gammas * high + (1.0 - gammas) * low
-    positive = mixture > 1e-12
+    positive = mixture > _LEAST_MIXTURE
     return torch.where(positive, high / torch.where(positive, mixture, 1.0), 1.0)
 
 
@@ -116,3 +119,81 @@ def entropy_terms(log_policy: Tensor, weights: Tensor, config: ObjectiveConfig, 
     fade = 1.0 - progress if config.lambda_schedule == "linear" else 1.0
     penalty = fade * (config.lambda_dynamics * dynamics - config.lambda_ratio * log_ratio)
     return EntropyTerms(penalty, log_ratio, dynamics)
+
+
+class EntropyPulls(NamedTuple):
+    """What the entropy of policies along real steps adds to the KL loss of each run, and its gradient.
+
+    Attributes:
+        penalty, log_ratio, dynamics: as in `EntropyTerms`, [runs].
+        pull: of the penalty in the normalised entropy h of every step, [runs, batch, time]; None where both λ are zero.
+    """
+
+    penalty: Array
+    log_ratio: Array
+    dynamics: Array
+    pull: Array | None
+
+
+def entropy_pulls(entropies: Array, config: ObjectiveConfig, progress: float) -> EntropyPulls:
+    """What `entropy_terms` says where every step counts alike, with its gradient written out.
+
+    Args:
+        entropies: h(s_t), [runs, batch, time].
+    """
+    runs, size, length = entropies.shape
+    gammas = np.array(config.gammas, entropies.dtype)[:, None]
+    rest = 1.0 - gammas
+    order = entropies.argsort(axis=1, kind="stable")
+    shares = [_neighbours(size, quantile) for quantile in (config.quantile, 1.0 - config.quantile)]
+    # the entropies between which each quantile lies, [runs, time] each
+    ends = [
+        [np.take_along_axis(entropies, order[:, place : place + 1], 1)[:, 0] for place in pair] for pair, _ in shares
+    ]
+    high, low = ((1.0 - share) * below + share * above for (below, above), (_, share) in zip(ends, shares, strict=True))
+    high, low = high[:, None], low[:, None]  # [runs, 1, time]; what depends on γ is [runs, num_gammas, time]
+    mixture = gammas * high + rest * low
+    positive = mixture > _LEAST_MIXTURE
+    mixture = np.where(positive, mixture, 1.0)
+    ratios = np.where(positive, high / mixture, 1.0)
+    open_shares = np.minimum(gammas * ratios, _MAX_SHARE)
+    log_ratios, log_open, log_closed = np.log(ratios), np.log(open_shares), np.log1p(-open_shares)
+    # Σ h and Σ h·(1 − h) of every depth are all that the dynamics loss needs of the batch
+    totals = np.add.reduce(entropies, axis=1)[:, None]
+    products = totals - np.add.reduce(entropies * entropies, axis=1)[:, None]
+    num_ratios = length * len(gammas)
+    visit = 1.0 / (size * num_ratios)  # μ(s), and the mean over γ
+    log_ratio = np.add.reduce(log_ratios, axis=(1, 2)) / num_ratios
+    dynamics = -visit * np.add.reduce(totals * log_open + rest * products * log_closed, axis=(1, 2))
+    fade = 1.0 - progress if config.lambda_schedule == "linear" else 1.0
+    on_ratio, on_dynamics = fade * config.lambda_ratio, fade * config.lambda_dynamics
+    penalty = on_dynamics * dynamics - on_ratio * log_ratio
+    if config.lambda_ratio == 0.0 and config.lambda_dynamics == 0.0:
+        return EntropyPulls(penalty, log_ratio, dynamics, None)
+    bracket = log_open[:, :, None] + (rest * log_closed)[:, :, None] * (1.0 - 2.0 * entropies[:, None])
+    pull = -on_dynamics * visit * np.add.reduce(bracket, axis=1)
+    inside = gammas * ratios < _MAX_SHARE
+    in_shares = -visit * (totals - rest * products * open_shares / (1.0 - open_shares)) * inside
+    in_log_ratio = np.where(positive, on_dynamics * in_shares - on_ratio / num_ratios, 0.0)
+    safe_high = np.where(positive, high, 1.0)
+    in_high = np.add.reduce(in_log_ratio * (1.0 / safe_high - gammas / mixture), axis=1)
+    in_low = np.add.reduce(in_log_ratio * (-rest / mixture), axis=1)
+    every_run, every_depth = np.arange(runs)[:, None], np.arange(length)
+    for (pair, share), gradient in zip(shares, (in_high, in_low), strict=True):
+        for place, part in zip(pair, (1.0 - share, share), strict=True):
+            pull[every_run, order[:, place], every_depth] += part * gradient
+    return EntropyPulls(penalty, log_ratio, dynamics, pull)
+
+
+def _between(values: Array, order: Array, places: tuple[int, int], share: float) -> Array:
+    """A number between two of each column in its order, by the share of the second; [runs, rows, n] → [runs, 1, n]."""
+    below, above = (np.take_along_axis(values, order[:, place : place + 1], axis=1) for place in places)
+    found: Array = (1.0 - share) * below + share * above
+    return found
+
+
+def _neighbours(size: int, quantile: float) -> tuple[tuple[int, int], float]:
+    """Between which two of so many sorted numbers a quantile lies, and the share of the second."""
+    place = quantile * (size - 1)
+    below = min(int(place), size - 1)
+    return (below, min(below + 1, size - 1)), place - below

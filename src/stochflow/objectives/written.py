@@ -103,6 +103,21 @@ class WrittenPaths:
         """The same for log F(s_t)."""
         self.gradient[:, : self._length, -1] += pull
 
+    def entropies(self) -> Array:
+        """h(s_t) = H(π(·|s_t))/log K, [batch, time]; zero for a single action."""
+        scale = -1.0 / math.log(self.num_tokens) if self.num_tokens > 1 else 0.0
+        found: Array = scale * np.add.reduce(self._policy * self.log_policy, axis=-1)
+        return found
+
+    def pull_entropies(self, pull: Array, entropies: Array) -> None:
+        """Add the gradient of Σ pull·h(s_t); [batch, time] each."""
+        if self.num_tokens > 1:
+            log_scale = math.log(self.num_tokens)
+            surprise = self.log_policy + (log_scale * entropies)[..., None]
+            self.gradient[:, : self._length, : self.num_tokens] -= (
+                (pull / log_scale)[..., None] * self._policy * surprise
+            )
+
     def _tables(self, log_matrices: Array) -> Array:
         """Which of the tables is that of a row, where runs follow one another, [batch, 1]."""
         return self._places[0] * len(log_matrices) // len(self._rows)

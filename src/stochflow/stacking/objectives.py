@@ -20,7 +20,6 @@ from stochflow.objectives.balance import (
 )
 from stochflow.objectives.base import TensorTerms
 from stochflow.objectives.divergence import TrajectoryKL
-from stochflow.objectives.entropy import entropy_terms
 from stochflow.objectives.written import Array, Pulls, WrittenPaths
 from stochflow.stacking.recorder import StackedRecorder, StackedWalker
 from stochflow.stacking.rollout import StackedSampler
@@ -181,29 +180,17 @@ class StackedTrajectoryKL(_OnPaths):
     @torch.no_grad()
     def _written(self, batch: Trajectories, paths: Paths, progress: float) -> TensorTerms | None:
         """What the objective says of one run by a written-out gradient, for all of them; None where there is none."""
-        objective, config = self._objectives[0], self._objectives[0].learner.config.objective
-        recorder = self.recorder(paths, None, leaves=False) if objective.only_divergence else None
+        objective = self._objectives[0]
+        recorder = self.recorder(paths, None, leaves=False)
         if recorder is None:
             return None
-        runs, size, length = paths.outcomes.shape
+        num_runs, _, length = paths.outcomes.shape
         written = WrittenPaths(recorder.rows(), self.together.network.single.num_tokens, length)
         log_matrices = self.together.flat_matrices(paths.outcomes)
         log_reward = paths.log_reward.flatten().numpy()
-        losses, residuals = objective.pulled(written, flattened(batch), log_reward, log_matrices, runs)
+        found = objective.pulled(written, flattened(batch), log_reward, log_matrices, progress, num_runs)
         recorder.pull(written.gradient)
-        log_policy = torch.from_numpy(written.log_policy).unflatten(0, (runs, size))
-        divergence = torch.from_numpy(losses)
-        entropy = vmap(lambda each, weights: entropy_terms(each, weights, config, progress))
-        found = entropy(log_policy, paths.valid.to(log_policy.dtype))
-        residual = torch.from_numpy(residuals).view(runs, size)
-        return {
-            "loss": divergence,
-            "kl_loss": divergence,
-            "log_entropy_ratio": found.log_ratio,
-            "dynamics_loss": found.dynamics,
-            "reward_adjusted_diff_mean": residual.mean(dim=1),
-            "reward_adjusted_diff_std": residual.std(dim=1, correction=0),
-        }
+        return {name: torch.from_numpy(value) for name, value in found.items()}
 
     def _judged(self, batch: Trajectories, paths: Paths, progress: float) -> TensorTerms:
         """The same by autograd, for any steps and with a gradient of the entropy."""
