@@ -1,5 +1,6 @@
 """The replay buffer: a ring that forgets the oldest, gives back whole rows, and can be put away and taken out."""
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -152,13 +153,26 @@ def test_draws_made_at_once_are_those_made_one_after_another() -> None:
     replay.add(numbered(*range(40)))
     together, apart = (torch.Generator().manual_seed(3) for _ in range(2))
     intentions, outcomes, valid = replay.sample_steps(8, 13, together)
+    assert valid is not None
     for draw in range(8):
         batch = replay.sample(13, apart)
-        assert torch.equal(intentions[draw].long(), batch.intentions)
-        assert torch.equal(outcomes[draw].long(), batch.outcomes)
-        assert torch.equal(valid[draw], batch.valid)
+        assert np.array_equal(intentions[draw], batch.intentions.numpy())
+        assert np.array_equal(outcomes[draw], batch.outcomes.numpy())
+        assert np.array_equal(valid[draw], batch.valid.numpy())
     # and whatever is drawn next is the same too
     assert torch.equal(together.get_state(), apart.get_state())
+
+
+def test_it_is_known_when_all_steps_are_real() -> None:
+    replay, generator = Replay(capacity=50, length=LENGTH), torch.Generator()
+    replay.add(numbered(0, 2))  # no digit is one
+    assert replay.sample_steps(1, 1, generator)[2] is None
+    restored = Replay(capacity=50, length=LENGTH)
+    for number in (1, 0):
+        replay.add(numbered(number))
+        assert replay.sample_steps(1, 1, generator)[2] is not None
+    restored.load_state_dict(replay.state_dict())
+    assert restored.sample_steps(1, 1, generator)[2] is not None
 
 
 def test_the_newest_are_the_last_that_were_added() -> None:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from torch import Tensor
+import numpy as np
+import numpy.typing as npt
 
 from stochflow.config import DynamicsConfig
 from stochflow.descent import Descent, Record, State, finite_numbers
@@ -39,7 +40,7 @@ class DynamicsFitter:
         losses: list[float] = []
         if isinstance(self._descent, TableDescent):
             for counts in self.counts(fresh):
-                losses += self._descent.fit(counts.unsqueeze(1), learning_rate).flatten().tolist()
+                losses += self._descent.fit(counts[:, None], learning_rate).flatten().tolist()
         else:
             losses = [self._update(batch, self._descent, learning_rate) for batch in self._batches(fresh)]
         loss = sum(losses) / len(losses)
@@ -50,10 +51,22 @@ class DynamicsFitter:
         """The optimiser of P̂ where it is nothing but tables that are learned."""
         return self._descent if isinstance(self._descent, TableDescent) else None
 
-    def counts(self, fresh: Trajectories) -> Iterator[Tensor]:
+    def counts(self, fresh: Trajectories) -> Iterator[npt.NDArray[np.int64]]:
         """Transition counts of the rounds of a step, as many at once as memory allows, [rounds, L, K, K]."""
-        for intentions, outcomes, valid in self.steps(fresh):
-            yield transition_counts(intentions, outcomes, valid, self._learner.network.num_tokens)
+        config, learner = self._config, self._learner
+        num_tokens = learner.network.num_tokens
+        if not config.off_policy:
+            intentions, outcomes, valid = (
+                column.numpy()[None] for column in (fresh.intentions, fresh.outcomes, fresh.valid)
+            )
+            yield transition_counts(intentions, outcomes, valid, num_tokens)
+            return
+        entries = learner.network.length * max(num_tokens**2, config.sample_size)
+        block = max(1, _MAX_COUNTS // entries)
+        for done in range(0, config.rounds, block):
+            rounds = min(block, config.rounds - done)
+            drawn = learner.replay.sample_steps(rounds, config.sample_size, learner.generators["replay"])
+            yield transition_counts(*drawn, num_tokens)
 
     def _update(self, batch: Trajectories, descent: Descent, learning_rate: float) -> float:
         """One update by automatic differentiation; the loss before it."""
@@ -74,18 +87,6 @@ class DynamicsFitter:
             return
         for _ in range(self._config.rounds):
             yield self._learner.replay.sample(self._config.sample_size, self._learner.generators["replay"])
-
-    def steps(self, fresh: Trajectories) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Intentions, outcomes and which steps are real, as many rounds at once as memory allows, [rounds, num, L]."""
-        config, learner = self._config, self._learner
-        if not config.off_policy:
-            yield fresh.intentions.unsqueeze(0), fresh.outcomes.unsqueeze(0), fresh.valid.unsqueeze(0)
-            return
-        entries = learner.network.length * max(learner.network.num_tokens**2, config.sample_size)
-        block = max(1, _MAX_COUNTS // entries)
-        for done in range(0, config.rounds, block):
-            rounds = min(block, config.rounds - done)
-            yield learner.replay.sample_steps(rounds, config.sample_size, learner.generators["replay"])
 
     def state_dict(self) -> State:
         return {} if self._descent is None else self._descent.state_dict()

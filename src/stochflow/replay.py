@@ -1,9 +1,13 @@
 """What was seen, to be seen again."""
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from stochflow.trajectory import Trajectories
+
+Bytes, Bools = npt.NDArray[np.uint8], npt.NDArray[np.bool_]
 
 MAX_TOKENS = 2**8  # a token is kept as one byte
 
@@ -17,6 +21,7 @@ class Replay:
         self._outcomes = torch.zeros(capacity, length, dtype=torch.uint8)
         self._valid = torch.zeros(capacity, length, dtype=torch.bool)
         self._scores = torch.zeros(capacity, dtype=torch.float64)
+        self._all_valid = True  # nothing else was ever added
         self.num_added = 0
 
     def __len__(self) -> int:
@@ -40,6 +45,7 @@ class Replay:
             if before_end < keep:
                 table[: keep - before_end] = rows[before_end:]
         self.num_added += len(batch)
+        self._all_valid = self._all_valid and bool(batch.valid.numpy().all())
 
     def newest(self, num: int) -> Tensor:
         """Intentions of the last trajectories, at most `num`, as bytes, [num, time]."""
@@ -58,15 +64,14 @@ class Replay:
             log_behaviour=torch.zeros(outcomes.shape),
         )
 
-    def sample_steps(self, draws: int, num: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    def sample_steps(self, draws: int, num: int, generator: torch.Generator) -> tuple[Bytes, Bytes, Bools | None]:
         """Intentions, outcomes as bytes, and which steps are real, of so many draws in turn; [draws, num, time] each.
 
-        The same trajectories as from as many calls of `sample`.
+        The same trajectories as from as many calls of `sample`; None where all steps are real.
         """
-        rows = self._draw((draws, num), generator).flatten()
-        columns = (self._intentions, self._outcomes, self._valid)
-        intentions, outcomes, valid = (column.index_select(0, rows).view(draws, num, -1) for column in columns)
-        return intentions, outcomes, valid
+        rows = self._draw((draws, num), generator).numpy()
+        intentions, outcomes = (table.numpy().take(rows, axis=0) for table in (self._intentions, self._outcomes))
+        return intentions, outcomes, None if self._all_valid else self._valid.numpy().take(rows, axis=0)
 
     def _draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         if not len(self):
@@ -91,3 +96,4 @@ class Replay:
         self._outcomes[:used] = state["outcomes"]
         self._valid[:used] = state["valid"]
         self._scores[:used] = state["scores"]
+        self._all_valid = bool(self._valid[:used].all())

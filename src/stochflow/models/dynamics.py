@@ -4,6 +4,7 @@ import math
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -13,6 +14,7 @@ from stochflow.models.body import PrefixBody
 from stochflow.models.conditioning import per_row
 
 DependsOn = Literal["intention", "position", "state"]
+Tokens = npt.NDArray[np.int64] | npt.NDArray[np.uint8]
 _STATE_WIDTH = 64
 
 
@@ -145,14 +147,23 @@ def dynamics_cross_entropy(log_matrices: Tensor, intentions: Tensor, outcomes: T
     return -(picked * valid).sum() / valid.sum().clamp_min(1)
 
 
-def transition_counts(intentions: Tensor, outcomes: Tensor, valid: Tensor, num_tokens: int) -> Tensor:
-    """How often each outcome followed each intention at each position; [draws, num, L] each → [draws, L, K, K]."""
+def transition_counts(
+    intentions: Tokens, outcomes: Tokens, valid: npt.NDArray[np.bool_] | None, num_tokens: int
+) -> npt.NDArray[np.int64]:
+    """How often each outcome followed each intention at each position; [draws, num, L] each → [draws, L, K, K].
+
+    Args:
+        valid: True where a step counts; None where that is everywhere.
+    """
     draws, _, length = outcomes.shape
-    tables = torch.arange(draws * length, dtype=torch.int32).view(draws, 1, length)
-    codes = tables.mul_(num_tokens).add(intentions).mul_(num_tokens).add_(outcomes)
-    real = codes.flatten() if bool(valid.all()) else codes[valid]
-    counts = torch.bincount(real, minlength=draws * length * num_tokens**2)
-    return counts.view(draws, length, num_tokens, num_tokens)
+    # a pair fits into a byte for small alphabets
+    kind = np.uint8 if num_tokens**2 <= 2**8 else np.int64
+    pairs = intentions.astype(kind) * kind(num_tokens) + outcomes.astype(kind)
+    tables = np.arange(0, draws * length * num_tokens**2, num_tokens**2).reshape(draws, 1, length)
+    codes = pairs + tables
+    real = codes.reshape(-1) if valid is None else codes[valid]
+    counts = np.bincount(real, minlength=draws * length * num_tokens**2)
+    return counts.reshape(draws, length, num_tokens, num_tokens)
 
 
 def counted_cross_entropy(

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -29,13 +30,13 @@ class TableDescent:
         self._step = 0
         self._means, self._squares = np.zeros_like(self._tables()), np.zeros_like(self._tables())
 
-    def fit(self, counts: Tensor, learning_rate: float) -> np.ndarray:
+    def fit(self, counts: npt.NDArray[np.int64], learning_rate: float) -> np.ndarray:
         """One update per table of transition counts, in turn; [rounds, models, L, K, K] → losses, [rounds, models]."""
         tables = self._tables()
         self._convert(tables.dtype)
         losses = []
-        observed = counts.numpy().astype(tables.dtype)
-        observed /= observed.sum(axis=(2, 3, 4), keepdims=True).clip(min=1.0)
+        observed = counts.astype(tables.dtype)
+        observed /= np.maximum(np.add.reduce(observed, axis=(2, 3, 4), keepdims=True), 1.0)
         for shares in observed:
             loss, gradient = self._loss_and_gradient(tables, shares)
             losses.append(loss)
@@ -77,13 +78,23 @@ class TableDescent:
         return loss, gradient
 
     def _update(self, tables: np.ndarray, gradient: np.ndarray, learning_rate: float) -> None:
-        norms = np.sqrt(np.einsum("mlab,mlab->m", gradient, gradient))
-        gradient *= np.minimum(self._clip / (norms + _NORM_MARGIN), 1.0)[:, None, None, None]
+        flat = gradient.reshape(len(gradient), -1)
+        norms = np.sqrt(np.add.reduce(flat * flat, axis=1)) + _NORM_MARGIN
+        if np.maximum.reduce(norms) > self._clip:
+            gradient *= np.minimum(self._clip / norms, 1.0)[:, None, None, None]
         self._step += 1
         self._means += (1.0 - _DECAY_MEAN) * (gradient - self._means)
-        self._squares += (1.0 - _DECAY_SQUARE) * (gradient * gradient - self._squares)
-        spread = np.sqrt(self._squares) / math.sqrt(1.0 - _DECAY_SQUARE**self._step) + _EPSILON
-        tables -= learning_rate / (1.0 - _DECAY_MEAN**self._step) * self._means / spread
+        gradient *= gradient
+        gradient -= self._squares
+        gradient *= 1.0 - _DECAY_SQUARE
+        self._squares += gradient
+        # both corrections of Adam as one factor of the step
+        root = math.sqrt(1.0 - _DECAY_SQUARE**self._step)
+        spread = np.sqrt(self._squares)
+        spread += _EPSILON * root
+        np.divide(self._means, spread, out=spread)
+        spread *= learning_rate * root / (1.0 - _DECAY_MEAN**self._step)
+        tables -= spread
 
     def _tables(self) -> np.ndarray:
         return np.stack([_joined([weight.detach() for weight in self._weights(model)]) for model in self._models])

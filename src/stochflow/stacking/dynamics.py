@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stochflow.descent import Record
 from stochflow.dynamics_fitter import dynamics_learning_rate
-from stochflow.models.dynamics import DynamicsModel, transition_counts
+from stochflow.models.dynamics import DynamicsModel
 from stochflow.models.table_fit import TableDescent
 from stochflow.trainer import Trainer
 from stochflow.trajectory import Trajectories
@@ -35,15 +35,9 @@ class StackedDynamics:
         if self._tables is None:
             return [trainer.fit_dynamics(batch, progress) for trainer, batch in pairs]
         learning_rate = dynamics_learning_rate(self._trainers[0].learner.config.dynamics, progress)
-        blocks = zip(*(trainer.dynamics_fitter.steps(batch) for trainer, batch in pairs), strict=True)
-        losses = np.concatenate([self._tables.fit(self._counts(block), learning_rate) for block in blocks])
+        blocks = zip(*(trainer.dynamics_fitter.counts(batch) for trainer, batch in pairs), strict=True)
+        losses = np.concatenate([self._tables.fit(np.stack(block, axis=1), learning_rate) for block in blocks])
         return [{"forward_dynamics_loss": loss} for loss in losses.mean(axis=0).tolist()]
-
-    def _counts(self, block: Sequence[tuple[Tensor, ...]]) -> Tensor:
-        """Transition counts of the steps of every run, [rounds, num, L] each → [rounds, runs, L, K, K]."""
-        intentions, outcomes, valid = (torch.cat(columns) for columns in zip(*block, strict=True))
-        num_tokens = self._trainers[0].learner.network.num_tokens
-        return transition_counts(intentions, outcomes, valid, num_tokens).unflatten(0, (len(block), -1)).transpose(0, 1)
 
     def log_matrices(self, outcomes: Tensor) -> Tensor:
         """log P̂(b|s_t,a), without gradient; [runs, batch, time] → [runs, batch or 1, time, K, K]."""
