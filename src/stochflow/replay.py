@@ -7,7 +7,8 @@ from torch import Tensor
 
 from stochflow.trajectory import Trajectories
 
-Bytes, Bools = npt.NDArray[np.uint8], npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.uint8]
+Bools = npt.NDArray[np.bool_]
 
 MAX_TOKENS = 2**8  # a token is kept as one byte
 

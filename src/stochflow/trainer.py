@@ -186,10 +186,11 @@ class Loop(ABC):
 
 
 def _means(records: list[Record]) -> Record:
-    """What every update of a step said, on average."""
+    """What the updates of a step said, on average over those that said it."""
     if len(records) < 2:
         return records[0] if records else {}
-    return {name: sum(record[name] for record in records) / len(records) for name in records[0]}
+    said = {name: [record[name] for record in records if name in record] for name in records[-1]}
+    return {name: sum(values) / len(values) for name, values in said.items()}
 
 
 class Trainer(Loop):

@@ -158,26 +158,28 @@ def transition_counts(
     draws, _, length = outcomes.shape
     # a pair fits into a byte for small alphabets
     kind = np.uint8 if num_tokens**2 <= 2**8 else np.int64
-    pairs = intentions.astype(kind) * kind(num_tokens) + outcomes.astype(kind)
-    tables = np.arange(0, draws * length * num_tokens**2, num_tokens**2).reshape(draws, 1, length)
-    codes = pairs + tables
+    pairs = np.multiply(intentions, num_tokens, dtype=kind, casting="unsafe")
+    np.add(pairs, outcomes, out=pairs, casting="unsafe")
+    num_codes = draws * length * num_tokens**2
+    tables = np.arange(0, num_codes, num_tokens**2).reshape(draws, 1, length)
+    codes = pairs + tables.astype(np.uint16 if num_codes <= 2**16 else np.int64)
     real = codes.reshape(-1) if valid is None else codes[valid]
-    counts = np.bincount(real, minlength=draws * length * num_tokens**2)
+    counts = np.bincount(real, minlength=num_codes)
     return counts.reshape(draws, length, num_tokens, num_tokens)
 
 
-def counted_cross_entropy(
-    logits: np.ndarray, shares: np.ndarray, possible: np.ndarray | None
+def counted_gradient(
+    logits: np.ndarray, shares: np.ndarray, totals: np.ndarray, possible: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """`dynamics_cross_entropy` of tables and its gradient: P̂ minus the frequency of what came, by how often it was.
+    """`dynamics_cross_entropy` of tables is Σ −share·log P̂; this is log P̂ and its gradient in the logits.
+
+    The gradient is P̂ minus the frequency of what came, by how often it was.
 
     Args:
-        logits: of P̂(b|a) per position, [models, L, K, K].
-        shares: of each transition among the observed steps of a model, [models, L, K, K].
+        logits: of P̂(b|a) per position, [..., L, K, K].
+        shares: of each transition among the observed steps of a model, [..., L, K, K].
+        totals: of the possible ones over the outcomes, [..., L, K, 1].
         possible: False where an outcome is known never to come, [K, K].
-
-    Returns:
-        The mean of −log P̂ over the observed steps, [models], and its gradient in the logits, [models, L, K, K].
     """
     if possible is not None:
         logits = np.where(possible, logits, -np.inf)
@@ -189,5 +191,4 @@ def counted_cross_entropy(
     if possible is not None:
         log_probs = np.where(possible, log_probs, math.log(TINY_PROBABILITY))
         explained = shares * possible
-    gradient = weights * (np.add.reduce(explained, axis=-1, keepdims=True) / sums) - explained
-    return -np.einsum("mlab,mlab->m", shares, log_probs), gradient
+    return log_probs, weights * (totals / sums) - explained

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stochflow.models.dynamics import DynamicsModel, counted_cross_entropy
+from stochflow.models.dynamics import DynamicsModel, counted_gradient
 
 # those of torch.optim.Adam and torch.nn.utils.clip_grad_norm_
 _DECAY_MEAN, _DECAY_SQUARE, _EPSILON, _NORM_MARGIN = 0.9, 0.999, 1e-8, 1e-6
@@ -34,15 +34,18 @@ class TableDescent:
         """One update per table of transition counts, in turn; [rounds, models, L, K, K] → losses, [rounds, models]."""
         tables = self._tables()
         self._convert(tables.dtype)
-        losses = []
-        observed = counts.astype(tables.dtype)
-        observed /= np.maximum(np.add.reduce(observed, axis=(2, 3, 4), keepdims=True), 1.0)
-        for shares in observed:
-            loss, gradient = self._loss_and_gradient(tables, shares)
-            losses.append(loss)
+        shares = counts.astype(tables.dtype)
+        shares /= np.maximum(np.add.reduce(shares, axis=(2, 3, 4), keepdims=True), 1.0)
+        if not self._by_position:
+            shares = np.add.reduce(shares, axis=2, keepdims=True)
+        possible = shares if self._possible is None else shares * self._possible
+        totals = np.add.reduce(possible, axis=-1, keepdims=True)
+        log_probs = np.empty_like(shares)
+        for number, (share, total) in enumerate(zip(shares, totals, strict=True)):
+            log_probs[number], gradient = self._gradient(tables, share, total)
             self._update(tables, gradient, learning_rate)
         self._write(tables)
-        return np.stack(losses)
+        return -np.einsum("rmlab,rmlab->rm", shares, log_probs)
 
     def state_dict(self, model: int = 0) -> dict[str, Tensor]:
         """Moments and step counts of a model by parameter number; nothing before the first update."""
@@ -69,13 +72,15 @@ class TableDescent:
         """Follow the models' precision, which somebody may have changed."""
         self._means, self._squares = (each.astype(dtype, copy=False) for each in (self._means, self._squares))
 
-    def _loss_and_gradient(self, tables: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _gradient(self, tables: np.ndarray, shares: np.ndarray, totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What `counted_gradient` finds, in the tables themselves."""
         if not self._by_position:
-            return counted_cross_entropy(tables, shares.sum(axis=1, keepdims=True), self._possible)
+            return counted_gradient(tables, shares, totals, self._possible)
         gradient = np.empty_like(tables)
-        loss, gradient[:, 1:] = counted_cross_entropy(tables[:, :1] + tables[:, 1:], shares, self._possible)
+        logits = tables[:, :1] + tables[:, 1:]
+        log_probs, gradient[:, 1:] = counted_gradient(logits, shares, totals, self._possible)
         np.add.reduce(gradient[:, 1:], axis=1, out=gradient[:, 0])
-        return loss, gradient
+        return log_probs, gradient
 
     def _update(self, tables: np.ndarray, gradient: np.ndarray, learning_rate: float) -> None:
         flat = gradient.reshape(len(gradient), -1)
@@ -116,4 +121,4 @@ class TableDescent:
 
 def _joined(tensors: list[Tensor]) -> np.ndarray:
     """Tables [K, K] and perhaps [L, K, K] as one array of its own."""
-    return torch.cat([tensor.cpu().reshape(-1, *tensor.shape[-2:]) for tensor in tensors]).numpy()
+    return np.concatenate([tensor.cpu().numpy().reshape(-1, *tensor.shape[-2:]) for tensor in tensors])

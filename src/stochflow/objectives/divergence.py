@@ -64,25 +64,34 @@ class TrajectoryKL(Objective):
 
     _last_residual = 0.0
 
+    @property
+    def reads_behaviour(self) -> bool:
+        """Only exploration makes it differ from the policy."""
+        exploration = self.learner.config.exploration
+        return exploration.epsilon > 0 or exploration.temperature != 1.0
+
     def sampler(self, batch_size: int) -> Sampler:
         return policy_sampler(self.learner.network, batch_size)
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner = self.learner
-        intentions, outcomes = fresh.intentions.to(learner.device), fresh.outcomes.to(learner.device)
-        log_reward = learner.log_rewards(fresh.outcomes, fresh.scores, step).float().to(learner.device)
+        log_reward = learner.log_rewards(fresh.outcomes, fresh.scores, step).float()
         recorder = learner.recorder(fresh, leaves=False)
-        if recorder is not None:
+        if recorder is None:
+            terms = self._judged_terms(fresh, log_reward, progress)
+        else:
             terms = self._written_terms(fresh, recorder, log_reward, progress)
-            self.note(terms)
-            yield terms
-            return
-        paths = Paths(intentions, outcomes, fresh.valid.to(learner.device), log_reward)
-        log_policy = learner.heads(fresh, leaves=False).log_policy
-        log_behaviour = fresh.log_behaviour.to(learner.device)
-        terms = self.path_terms(paths, log_policy, learner.log_dynamics(outcomes), log_behaviour, progress)
         self.note(terms)
         yield terms
+
+    def _judged_terms(self, fresh: Trajectories, log_reward: Tensor, progress: float) -> Terms:
+        """What `path_terms` says of a batch."""
+        learner = self.learner
+        columns = (fresh.intentions, fresh.outcomes, fresh.valid, log_reward)
+        paths = Paths(*(column.to(learner.device) for column in columns))
+        log_policy = learner.heads(fresh, leaves=False).log_policy
+        log_matrices = learner.log_dynamics(paths.outcomes)
+        return self.path_terms(paths, log_policy, log_matrices, fresh.log_behaviour.to(learner.device), progress)
 
     def path_terms(
         self, paths: Paths, log_policy: Tensor, log_matrices: Tensor, log_behaviour: Tensor, progress: float
@@ -97,7 +106,7 @@ class TrajectoryKL(Objective):
         log_marginals = log_marginal(log_policy, log_matrices)
         residual = reward_adjusted_diff(paths.log_reward, pick(log_marginals, paths.outcomes), paths.valid)
         log_weights = None
-        if self._explores():
+        if self.reads_behaviour:
             log_weights = ((pick(log_policy, paths.intentions) - log_behaviour) * paths.valid).sum(dim=-1)
         divergence = trajectory_kl_loss(residual, log_weights)
         entropy = entropy_terms(log_policy, paths.valid.float(), self.learner.config.objective, progress)
@@ -138,7 +147,7 @@ class TrajectoryKL(Objective):
         residual = log_reward - np.add.reduce(log_marginals, axis=-1)
         weights = np.full_like(residual, num_runs / len(residual))
         runs = np.split(np.arange(len(residual)), num_runs)
-        if self._explores():
+        if self.reads_behaviour:
             log_weights = written.log_forward(batch.intentions.numpy()) - batch.log_behaviour.numpy()
             log_weights = log_weights.sum(axis=-1).astype(residual.dtype)
             weights = log_softmax(log_weights.reshape(num_runs, -1))[1].reshape(-1)
@@ -180,10 +189,6 @@ class TrajectoryKL(Objective):
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self._last_residual = float(state["last_residual"])
-
-    def _explores(self) -> bool:
-        exploration = self.learner.config.exploration
-        return exploration.epsilon > 0 or exploration.temperature != 1.0
 
 
 class BootstrappedKL(Objective):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stochflow.logmath import log_marginal, masked_log_softmax, safe_log
 from stochflow.objectives.base import ARITHMETIC, Learner, Objective, Terms
-from stochflow.objectives.divergence import kl_divergence_loss, state_kl
+from stochflow.objectives.divergence import state_kl
 from stochflow.objectives.entropy import entropy_terms
 from stochflow.planning.memory import ScoreMemory
 from stochflow.planning.plan import Plan, make_plan
@@ -57,8 +57,11 @@ class PlannedKL(Objective):
         if self._due(progress):
             self.replan(step)
             self._planned_at = progress
-        for _ in range(self.learner.config.optimiser.updates):
-            yield self.terms(progress)
+        config = self.learner.config
+        weighs = config.objective.lambda_ratio != 0.0 or config.objective.lambda_dynamics != 0.0
+        for left in range(config.optimiser.updates - 1, -1, -1):
+            # where the entropy has no weight it is only told, and once a step is enough
+            yield self.terms(progress, entropy=weighs or left == 0)
 
     def replan(self, step: int) -> None:
         """Fit the reward model and plan twice: for the targets, and with the bonus for the behaviour."""
@@ -90,8 +93,12 @@ class PlannedKL(Objective):
             sequences, scores = sequences[feasible], scores[feasible]
         self.reward_model.fit(sequences, scores)
 
-    def terms(self, progress: float) -> Terms:
-        """Loss on states drawn from the plan's own visits, every depth with equal weight."""
+    def terms(self, progress: float, entropy: bool = True) -> Terms:
+        """Loss on states drawn from the plan's own visits, every depth with equal weight.
+
+        Args:
+            entropy: False to leave out what the entropy adds.
+        """
         learner, plan = self.learner, self.plan
         if plan is None:
             raise RuntimeError("replan before asking for terms")
@@ -111,15 +118,13 @@ class PlannedKL(Objective):
         log_marginals = self._log_marginals(heads.log_policy, tokens, depths, sizes)
         divergence = (weights * state_kl(log_marginals, log_targets, torch.zeros_like(weights))).sum()
         flow_loss = (weights * (heads.log_flow - values).square()).sum()
-        log_policy, visits = _by_depth(heads.log_policy, sizes), _by_depth(weights, sizes)
-        entropy = entropy_terms(log_policy, visits, config.objective, progress)
-        terms = {
-            "loss": kl_divergence_loss(divergence, entropy) + config.objective.flow_weight * flow_loss,
-            "kl_loss": divergence,
-            "flow_loss": flow_loss,
-            "log_entropy_ratio": entropy.log_ratio,
-            "dynamics_loss": entropy.dynamics,
-        }
+        loss = divergence + config.objective.flow_weight * flow_loss
+        terms = {"loss": loss, "kl_loss": divergence, "flow_loss": flow_loss}
+        if entropy:
+            log_policy, visits = _by_depth(heads.log_policy, sizes), _by_depth(weights, sizes)
+            found = entropy_terms(log_policy, visits, config.objective, progress)
+            told = {"log_entropy_ratio": found.log_ratio, "dynamics_loss": found.dynamics}
+            terms |= {"loss": loss + found.penalty, **told}
         if learner.network.stop is None:
             return terms
         planned = torch.cat([plan.policies[t][nodes] for t, (nodes, _) in enumerate(draws)]).float().to(device)
