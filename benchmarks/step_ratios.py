@@ -1,19 +1,26 @@
 """CPU time of a training step of SGFN-KL as a ratio to trajectory balance, both measured in turn in one run.
 
 In trajectory scope the batches are equal. A planned update, with its share of sampling and planning, is compared with a
-whole step of trajectory balance on as many states: the rows of a planned update over L + 1 are the batch.
+whole step of trajectory balance on as many states, in two ways: the rows of a planned update over L + 1 are the batch,
+or the batch has so many distinct prefixes: the rows of an update all differ, and a prefix that trajectories share
+is evaluated once.
 
 python -m benchmarks.step_ratios [--repeats 60] [--batches 16 64 256]
 """
 
 import argparse
+import bisect
 import statistics
 import time
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from stochflow.api import resolve_config
 from stochflow.experiment import build, torch_threads
 from stochflow.methods import METHODS
+from stochflow.models.flow_network import FlowNetwork
 from stochflow.objectives.planned import PlannedKL
 from stochflow.trainer import Trainer
 
@@ -64,15 +71,34 @@ def print_planned() -> None:
     assert isinstance(objective, PlannedKL)
     assert objective.plan is not None
     num_rows = sum(min(len(visits), config.plan.rows_per_level) for visits in objective.plan.visits)
-    batch_size = round(num_rows / (planned.learner.network.length + 1))
-    balance = trainer("gfn-tb", {"optimiser": {"batch_size": batch_size, "updates": 1}, "budget": ENDLESS})
-    updates, steps = [], []
+    batches = round(num_rows / (planned.learner.network.length + 1)), batch_of(num_rows, planned.learner.network)
+    balances = [
+        trainer("gfn-tb", {"optimiser": {"batch_size": size, "updates": 1}, "budget": ENDLESS}) for size in batches
+    ]
+    updates: list[float] = []
+    steps: list[list[float]] = [[] for _ in batches]
     while not planned.finished:
         updates.append(milliseconds(planned) / config.optimiser.updates)
-        steps += [milliseconds(balance) for _ in range(4)]
-    print(f" {num_rows} states per update, trajectory balance at batch {batch_size}")
-    print_ratio("gfn-tb", steps, steps)
-    print_ratio("sgfn-kl, an update", updates, steps)
+        for balance, taken in zip(balances, steps, strict=True):
+            taken += [milliseconds(balance) for _ in range(4)]
+    print(f" {num_rows} states per update; trajectory balance with as many steps, and with as many distinct prefixes")
+    for size, taken in zip(batches, steps, strict=True):
+        print_ratio(f"gfn-tb, batch {size}", taken, taken)
+        print_ratio("sgfn-kl, an update", updates, taken)
+
+
+def batch_of(num_states: int, network: FlowNetwork) -> int:
+    """The batch whose trajectories have so many distinct prefixes, leaves left out, while the policy is uniform."""
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(network.num_tokens, (num_states, network.length - 1), generator=generator)
+    sizes = range(1, num_states + 1)
+    # more rows never have fewer prefixes
+    return bisect.bisect_left(sizes, num_states, key=lambda size: num_prefixes(tokens[:size])) + 1
+
+
+def num_prefixes(tokens: Tensor) -> int:
+    """Distinct prefixes of rows, the empty one and the rows themselves included."""
+    return 1 + sum(len(tokens[:, :depth].unique(dim=0)) for depth in range(1, tokens.shape[1] + 1))
 
 
 def trainer(method: str, *settings: dict[str, Any]) -> Trainer:
