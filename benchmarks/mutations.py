@@ -245,7 +245,7 @@ MUTATIONS = [
     Mutation(
         "explored paths unweighted",
         DIVERGENCE,
-        "if self._explores():\n            log_weights = ((",
+        "if self.reads_behaviour:\n            log_weights = ((",
         "if False:\n            log_weights = ((",
         OBJECTIVES,
     ),
@@ -301,10 +301,15 @@ MUTATIONS = [
     Mutation(
         "quantiles exchanged",
         ENTROPY,
-        "(config.quantile, 1.0 - config.quantile)",
-        "(1.0 - config.quantile, config.quantile)",
+        "weights, (config.quantile, 1.0 - config.quantile)",
+        "weights, (1.0 - config.quantile, config.quantile)",
         OBJECTIVES,
     ),
+    Mutation("quantile learns as a whole", ENTROPY, "+= part * gradient", "+= gradient", OBJECTIVES),
+    Mutation("low quantile learns backwards", ENTROPY, "(-rest / mixture)", "(rest / mixture)", OBJECTIVES),
+    Mutation("ρ learns beyond its limit", ENTROPY, "gammas * ratios < _MAX_SHARE", "gammas > 0.0", OBJECTIVES),
+    Mutation("openness half learned", ENTROPY, "1.0 - 2.0 * entropies", "1.0 - entropies", OBJECTIVES),
+    Mutation("entropy learns as a sum", WRITTEN, " + (log_scale * entropies)[..., None]", "", OBJECTIVES),
     # KL against the plan
     Mutation("planned flows learn nothing", PLANNED, " + config.objective.flow_weight * flow_loss", "", OBJECTIVES),
     Mutation(
@@ -439,8 +444,8 @@ MUTATIONS = [
     Mutation(
         "the floor before the power",
         "tasks/base.py",
-        "self.exponent(step) * scores.clamp_min(0.0).log()).clamp_min(math.log(self.floor))",
-        "self.exponent(step) * scores.clamp_min(self.floor).log())",
+        "np.log(np.maximum(scores.numpy(), 0.0))",
+        "np.log(np.maximum(scores.numpy(), self.floor))",
         "tests/tasks tests/test_extremes.py",
     ),
     Mutation("β at once", "tasks/base.py", "if step is None or self.ramp == 0:", "if True:", "tests/tasks"),

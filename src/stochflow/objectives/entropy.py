@@ -116,9 +116,13 @@ def entropy_terms(log_policy: Tensor, weights: Tensor, config: ObjectiveConfig, 
     ratios = entropy_ratio(high, low, gammas)
     log_ratio = ratios.log().mean()
     dynamics = dynamics_loss(entropies, weights / weights.sum(), ratios, gammas)
-    fade = 1.0 - progress if config.lambda_schedule == "linear" else 1.0
-    penalty = fade * (config.lambda_dynamics * dynamics - config.lambda_ratio * log_ratio)
+    penalty = _fade(config, progress) * (config.lambda_dynamics * dynamics - config.lambda_ratio * log_ratio)
     return EntropyTerms(penalty, log_ratio, dynamics)
+
+
+def _fade(config: ObjectiveConfig, progress: float) -> float:
+    """What is left of both λ."""
+    return 1.0 - progress if config.lambda_schedule == "linear" else 1.0
 
 
 class EntropyPulls(NamedTuple):
@@ -165,7 +169,7 @@ def entropy_pulls(entropies: Array, config: ObjectiveConfig, progress: float) ->
     visit = 1.0 / (size * num_ratios)  # μ(s), and the mean over γ
     log_ratio = np.add.reduce(log_ratios, axis=(1, 2)) / num_ratios
     dynamics = -visit * np.add.reduce(totals * log_open + rest * products * log_closed, axis=(1, 2))
-    fade = 1.0 - progress if config.lambda_schedule == "linear" else 1.0
+    fade = _fade(config, progress)
     on_ratio, on_dynamics = fade * config.lambda_ratio, fade * config.lambda_dynamics
     penalty = on_dynamics * dynamics - on_ratio * log_ratio
     if config.lambda_ratio == 0.0 and config.lambda_dynamics == 0.0:
