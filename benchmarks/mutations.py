@@ -444,8 +444,8 @@ MUTATIONS = [
     Mutation(
         "the floor before the power",
         "tasks/base.py",
-        "np.log(np.maximum(scores.numpy(), 0.0))",
-        "np.log(np.maximum(scores.numpy(), self.floor))",
+        "np.maximum(self.exponent(step) * logarithms, math.log(self.floor))",
+        "self.exponent(step) * np.maximum(logarithms, math.log(self.floor))",
         "tests/tasks tests/test_extremes.py",
     ),
     Mutation("β at once", "tasks/base.py", "if step is None or self.ramp == 0:", "if True:", "tests/tasks"),
