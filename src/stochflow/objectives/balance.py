@@ -161,7 +161,7 @@ def observed_paths(learner: Learner, batch: Trajectories, step: int) -> Paths:
     """What a batch says by itself, with its log R at a training step."""
     device = learner.device
     intentions, outcomes, valid = (tensor.to(device) for tensor in (batch.intentions, batch.outcomes, batch.valid))
-    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(device)
+    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).to(learner.network.body.start)
     if learner.config.objective.path == "realised" and learner.network.mask is not None:
         # noise made what the policy may not intend: a blind balance has no way to believe such a path
         meant = pick(learner.network.mask.all_prefixes(outcomes)[:, :-1], outcomes)
