@@ -80,40 +80,30 @@ class StackedNetwork:
         indices = self.body.kmer_indices(tokens.flatten(0, 1)).unflatten(0, tokens.shape[:2]).numpy()
         return np.moveaxis(indices, -1, 0) + self.firsts[..., None]
 
-    def take(self, indices: Sequence[Numbers], terms: Sequence[Tensor]) -> None:
+    def take(self, rows: Numbers, terms: Tensor) -> None:
         """Give the table its gradient.
 
         Args:
-            indices: per k, rows of the table, [num].
-            terms: in what these rows added, [num, width].
+            rows: of the table, per k, [num_kmers, num]; where no k-mer ends the first of a run, which stays zero.
+            terms: the gradient in what these rows added, [num, width].
         """
         if self._read is not None:
             raise RuntimeError("descend before the next batch: the gradient of the embedding is that of one")
-        rows = np.concatenate(indices) if indices else np.zeros(0, np.int64)
         # every row is numbered by the last of its places: sorting them would cost more than the sums
-        places = np.arange(len(rows))
-        self._numbers[rows] = places
-        last = self._numbers[rows]
+        places, flat = np.arange(rows.size), rows.ravel()
+        self._numbers[flat] = places
+        last = self._numbers[flat]
         distinct = (last == places).nonzero()[0]
         places[distinct] = np.arange(len(distinct))
-        which, rows = torch.from_numpy(places[last]), rows[distinct]
-        if len(self._room) < len(which):
-            self._room = self.table.new_empty(2 * len(which), self.table.shape[1])
-        gradient = self._room[: len(rows)].zero_()
-        for part, each in zip(which.split([len(each) for each in indices]), terms, strict=True):
-            gradient.index_add_(0, part, each)
-        self._read = RowGradient(torch.from_numpy(rows), gradient, rows // self._num_rows)
-
-    def _take_padded(self, rows: Numbers, terms: Tensor) -> None:
-        """The same where k-mers that have not ended yet are the first row of a run's table, which stays zero.
-
-        Args:
-            rows: [num_kmers, runs, batch, t].
-            terms: [runs·batch·t, width].
-        """
-        self.take([column.ravel() for column in rows], [terms] * len(rows))
-        if self._read is not None:
-            self._read.values[self._read.rows % self._num_rows == 0] = 0.0
+        which, read = torch.from_numpy(places[last]), flat[distinct]
+        if len(self._room) < rows.size:
+            self._room = self.table.new_empty(rows.shape[0] * rows.shape[1], self.table.shape[1])
+        gradient = self._room[: len(read)].zero_()
+        for part in which.split(rows.shape[1]):
+            gradient.index_add_(0, part, terms)
+        owners = read // self._num_rows
+        gradient.numpy()[(read == owners * self._num_rows).nonzero()[0]] = 0.0
+        self._read = RowGradient(torch.from_numpy(read), gradient, owners)
 
     def _values_and_gradients(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         return self.weights.views(self.weights.values), self.weights.views(self.weights.gradient)
@@ -124,7 +114,7 @@ class StackedNetwork:
         The gradient of the embedding is written, not returned: a dense one per update would cost more than the layers.
         """
         start = self.parameters["body.start"]
-        sums: Tensor = _PrefixSums.apply(start, self.table, self._take_padded, rows)  # type: ignore[no-untyped-call]  # torch
+        sums: Tensor = _PrefixSums.apply(start, self.table, self.take, rows)  # type: ignore[no-untyped-call]  # torch
         features: Tensor = StackedTrunk.apply(sums.flatten(1, 2), *map(_matrix, self._trunk))  # type: ignore[no-untyped-call]  # torch
         return features.unflatten(1, sums.shape[1:3])
 
@@ -169,5 +159,5 @@ class _PrefixSums(torch.autograd.Function):
         # a term counts in every sum after it
         later = sums.flip(2).cumsum(dim=2).flip(2)
         terms = later[:, :, 1:].flatten(0, 2)
-        ctx.take(ctx.rows, terms)
+        ctx.take(ctx.rows.reshape(len(ctx.rows), -1), terms)
         return later[:, :, 0].sum(dim=1), None, None, None

@@ -1,6 +1,6 @@
 """The objectives of several runs: one loss per run, from networks that are evaluated together."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -11,10 +11,12 @@ from torch.func import vmap
 from stochflow.models.flow_network import Heads
 from stochflow.models.prefixes import Numbers
 from stochflow.objectives.balance import (
+    SPREAD,
     PathBalance,
     Paths,
     Steps,
     has_written_loss,
+    moments,
     named_moments,
     pulled,
     steps_on,
@@ -28,6 +30,8 @@ from stochflow.stacking.rollout import StackedSampler
 from stochflow.stacking.together import Together, flattened, stacked
 from stochflow.trajectory import Trajectories
 
+StackedTerms = Mapping[str, Tensor | Array]  # [runs] each
+
 
 class StackedObjective(Protocol):
     """Turns the fresh batches of all runs into loss terms."""
@@ -35,7 +39,7 @@ class StackedObjective(Protocol):
     def sampler(self, batch_size: int) -> tuple[StackedSampler, torch.dtype]:
         """Where training trajectories come from, and the precision of its policy."""
 
-    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[TensorTerms]:
+    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[StackedTerms]:
         """Terms [runs], one dictionary per parameter update; each is computed after the update before it.
 
         A loss that autograd knows nothing of has given the weights its gradient already.
@@ -116,13 +120,13 @@ class StackedBalance(_OnPaths):
         self._realised = self._config.path == "realised"
         super().__init__(together, leaves=not self._realised and self._config.backward == "learned")
 
-    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[TensorTerms]:
+    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[StackedTerms]:
         for paths, rows in self.together.replayed(fresh, step):
             terms = self._written(paths, rows)
             yield self._judged(paths, rows) if terms is None else terms
 
     @torch.no_grad()
-    def _written(self, paths: Paths, rows: Numbers | None) -> TensorTerms | None:
+    def _written(self, paths: Paths, rows: Numbers | None) -> StackedTerms | None:
         """What `written_terms` says of one run, for all of them."""
         config, network, pulls = self._config, self.together.network.single, self._objective.pulls
         if pulls is None or not has_written_loss(config):
@@ -137,7 +141,7 @@ class StackedBalance(_OnPaths):
         losses, values = pulled(written, config, flat, log_matrices, partial(pulls_apart, pulls, shape[0]))
         recorder.pull(written.gradient)
         apart = values.reshape(len(values), *shape, -1).swapaxes(0, 1)
-        return {"loss": torch.from_numpy(losses), **named_moments(apart, None)}
+        return {"loss": losses, **dict(zip(SPREAD, moments(apart, None).T, strict=True))}
 
     def _judged(self, paths: Paths, rows: Numbers | None) -> TensorTerms:
         """The same by autograd, for any loss and any steps."""
@@ -175,7 +179,7 @@ class StackedTrajectoryKL(_OnPaths):
         super().__init__(together, leaves=False)
         self._objectives = objectives
 
-    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[TensorTerms]:
+    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[StackedTerms]:
         batch = stacked(fresh)
         paths = self.together.paths(batch, step)
         terms = self._written(batch, paths, progress)

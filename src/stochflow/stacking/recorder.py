@@ -1,6 +1,7 @@
 """The networks of several runs at the prefixes of their batches with the gradient written out, and their sampling."""
 
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ class StackedSpace:
         offsets: the first node of each run among those of all runs, [runs, 1].
         complete: per complete level, rows of the table that its nodes add, [runs, K^level] per k there is.
         parents: the same for the nodes before, [K^level].
-        complete_rows: what `complete` says, per k.
+        rows: what every node adds, per k, [num_kmers, runs, nodes]; the first row of a run's table where nothing ends.
     """
 
     def __init__(self, network: StackedNetwork, batch_size: int, num_levels: int) -> None:
@@ -57,10 +58,10 @@ class StackedSpace:
         levels = network.body.complete_levels(num)
         self.complete = [[column + network.firsts for column in indices] for indices, _ in levels]
         self.parents = [parents for _, parents in levels]
-        self.complete_rows: list[list[Numbers]] = [[] for _ in network.body.kmers]
+        self.rows = np.empty((len(network.body.kmers), runs, self.num_nodes), np.int64)
+        self.rows[:] = network.firsts  # which pads
         for level, columns in enumerate(self.complete, start=1):
-            for row, column in zip(self.present(level), columns, strict=True):
-                self.complete_rows[row].append(column)
+            self.write_rows(level, columns)
         self.table = network.table.numpy()
         widths = [width, *stacked_widths(width, len(network.body.layers)), network.heads[0].shape[1]]
         self._buffers = [network.table.new_empty(runs, self.num_nodes, n) for n in widths]
@@ -69,9 +70,11 @@ class StackedSpace:
         self.grad, self.spare = (torch.empty_like(self._buffers[0]) for _ in range(2))
         self._nodes: dict[tuple[int, int], _Nodes] = {}
 
-    def present(self, level: int) -> list[int]:
-        """Which of the k-mers end on a level."""
-        return [row for row, k in enumerate(self.network.body.kmers) if k <= level]
+    def write_rows(self, level: int, columns: Sequence[Numbers]) -> None:
+        """Note the rows of the table that a level adds, [runs, nodes] per k there is."""
+        present = [row for row, k in enumerate(self.network.body.kmers) if k <= level]
+        for row, column in zip(present, columns, strict=True):
+            self.rows[row, :, self.starts[level] : self.starts[level + 1]] = column
 
     def nodes(self, first: int, last: int) -> _Nodes:
         """The nodes from one to before another."""
@@ -91,8 +94,6 @@ class StackedRecorder:
         self._space, self._network = space, space.network
         # per complete level and the first after them, the prefixes of the rows as numbers, [runs, batch]
         self._codes = [np.zeros((self._network.num_runs, space.batch_size), np.int64)]
-        # per k, the rows of the table that nodes added, level by level, [runs, nodes]
-        self._indices = [parts.copy() for parts in space.complete_rows]
         self._num_grown, self._num_evaluated = 1 + space.num_complete, 0
         self._grow_complete()
 
@@ -105,10 +106,18 @@ class StackedRecorder:
 
     def _add(self, before: Array, indices: Sequence[Numbers], after: Array) -> None:
         """Write what comes before nodes and some rows of the table; [runs, nodes, width], [runs, nodes] per k."""
-        if not indices:
+        self._sum_up(before, [self._space.table.take(column, axis=0) for column in indices], after)
+
+    def _sum_up(self, before: Array, terms: Sequence[Array], after: Array) -> None:
+        if not terms:
             after[:] = before
-        for column in indices:
-            before = np.add(before, self._space.table.take(column, axis=0), out=after)
+        for term in terms:
+            before = np.add(before, term, out=after)
+
+    def _before_rows(self) -> Array:
+        """The first layer at the rows' nodes on the last complete level, [runs, batch, width]."""
+        sums = self._space.sums
+        return sums.reshape(-1, sums.shape[-1]).take(self._last_complete(), axis=0)
 
     def _last_complete(self) -> Array:
         """Numbers of the rows' nodes on the last complete level among those of all runs, [runs, batch]."""
@@ -130,12 +139,11 @@ class StackedRecorder:
         space, level = self._space, self._num_grown
         first, last = space.starts[level : level + 2]
         if level == space.num_complete + 1:
-            before = space.sums.reshape(-1, space.sums.shape[-1]).take(self._last_complete(), axis=0)
+            before = self._before_rows()
         else:
             before = space.sums[:, first - space.batch_size : first]
         self._add(before, indices, space.sums[:, first:last])
-        for row, column in zip(space.present(level), indices, strict=True):
-            self._indices[row].append(column)
+        space.write_rows(level, indices)
         self._num_grown += 1
 
     def grow_all(self, rows: Numbers, outcomes: Numbers) -> None:
@@ -149,19 +157,17 @@ class StackedRecorder:
         for level in range(num):
             self.note(outcomes[:, :, level])
         runs, _, width = space.sums.shape
-        levels = space.sums[:, space.starts[num + 1] :].reshape(runs, -1, space.batch_size, width)  # a view
-        if not levels.shape[1]:
-            return
-        levels[:, 0] = space.sums.reshape(-1, width).take(self._last_complete(), axis=0)
-        levels[:, 1:] = 0.0
-        for row, k in enumerate(self._network.body.kmers):
-            first = max(num, k - 1)  # before it, no k-mer of this length has ended
-            indices = rows[row, :, first : num + levels.shape[1]]
-            if indices.size:
-                levels[:, first - num :] += space.table.take(indices, axis=0)
-                self._indices[row].append(indices.reshape(runs, -1))
-        for level in range(1, levels.shape[1]):
-            levels[:, level] += levels[:, level - 1]
+        first, num_left = space.starts[num + 1], space.num_levels - 1 - num
+        levels = space.sums[:, first:].reshape(runs, num_left, space.batch_size, width)  # a view
+        into = space.rows[:, :, first:].reshape(-1, runs, num_left, space.batch_size)
+        into[:] = rows[:, :, num : num + num_left]
+        # before its first level, no k-mer of a length has ended
+        firsts = [max(0, k - 1 - num) for k in self._network.body.kmers]
+        taken = [space.table.take(each[:, first:], axis=0) for each, first in zip(into, firsts, strict=True)]
+        for level in range(num_left):
+            before = levels[:, level - 1] if level else self._before_rows()
+            terms = [each[:, level - first] for each, first in zip(taken, firsts, strict=True) if level >= first]
+            self._sum_up(before, terms, levels[:, level])
         self._num_grown = space.num_levels
 
     def evaluate(self) -> None:
@@ -187,9 +193,10 @@ class StackedRecorder:
         found = np.empty((runs, size, space.num_levels, num), space.outputs.dtype)
         apart = space.outputs[:, space.starts[space.num_complete + 1] :].reshape(runs, -1, size, num)
         found[:, :, space.num_complete + 1 :] = apart.transpose(0, 2, 1, 3)
-        space.outputs.reshape(-1, num).take(self._complete_nodes(), axis=0, out=found[:, :, : space.num_complete + 1])
+        space.outputs.reshape(-1, num).take(self._complete_nodes, axis=0, out=found[:, :, : space.num_complete + 1])
         return found.reshape(runs * size, -1, num)
 
+    @cached_property
     def _complete_nodes(self) -> Numbers:
         """Numbers of the rows' nodes on the complete levels among those of all runs, [runs, batch, levels]."""
         space = self._space
@@ -203,7 +210,7 @@ class StackedRecorder:
         space, network = self._space, self._network
         grad = torch.from_numpy(self._in_nodes(rows))
         nodes = space.nodes(0, space.num_nodes)
-        torch.bmm(grad.mT, nodes.made[-1], out=network.into_heads[0])
+        network.into_heads[0].copy_(torch.bmm(grad.mT, nodes.made[-1]))  # what is in one piece is multiplied at once
         torch.sum(grad, dim=1, keepdim=True, out=network.into_heads[1])
         torch.bmm(grad, network.heads[0], out=space.grad)
         stacked_gradients(space.grad, network.trunk, nodes.made, network.into_trunk, space.spare)
@@ -218,7 +225,7 @@ class StackedRecorder:
         found[:, space.starts[num] :].reshape(runs, -1, size, rows.shape[2])[:] = apart[:, :, num:].transpose(
             0, 2, 1, 3
         )
-        into, nodes = torch.from_numpy(found).flatten(0, 1), torch.from_numpy(self._complete_nodes().ravel())
+        into, nodes = torch.from_numpy(found).flatten(0, 1), torch.from_numpy(self._complete_nodes.ravel())
         into.index_add_(0, nodes, torch.from_numpy(apart[:, :, :num].reshape(-1, rows.shape[2])))
         return found
 
@@ -238,13 +245,7 @@ class StackedRecorder:
             children = grad[:, starts[level] : starts[level + 1]].reshape(runs, num_parents, -1, width)
             grad[:, starts[level - 1] : starts[level]] += np.add.reduce(children, axis=2)
         network.into_start.numpy()[:] = grad[:, 0]
-        # a longer k-mer begins on a later level: each k has the nodes from some level on
-        indices, terms = [], []
-        for k, parts in zip(network.body.kmers, self._indices, strict=True):
-            if parts:
-                indices.append(np.concatenate(parts, axis=1).ravel())
-                terms.append(space.grad[:, starts[k] :].reshape(-1, width))
-        network.take(indices, terms)
+        network.take(space.rows.reshape(len(space.rows), -1), space.grad.view(-1, width))
 
 
 class StackedWalker:

@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from stochflow.descent import FAR, LARGE, Record, learning_rate_factor, require_finite
+from stochflow.descent import FAR, LARGE, Record, finite_numbers, learning_rate_factor
 from stochflow.errors import NumericsError
 from stochflow.objectives.balance import PathBalance
-from stochflow.objectives.base import TensorTerms
 from stochflow.objectives.divergence import TrajectoryKL
 from stochflow.rollout import Walk
 from stochflow.stacking.descent import Array, StackedDescent
 from stochflow.stacking.dynamics import StackedDynamics
 from stochflow.stacking.network import StackedNetwork
-from stochflow.stacking.objectives import StackedBalance, StackedObjective, StackedTrajectoryKL
+from stochflow.stacking.objectives import StackedBalance, StackedObjective, StackedTerms, StackedTrajectoryKL
 from stochflow.stacking.rollout import draw_all, stacked_rollout
 from stochflow.stacking.together import Together
 from stochflow.trainer import Trainer
@@ -72,8 +72,9 @@ class StackedTrainer:
         for terms in self._objective.updates(fresh, first.step, progress):
             names = list(terms)
             updates.append(self._checked(terms))
-            if terms["loss"].requires_grad:
-                terms["loss"].sum().backward()
+            loss = terms["loss"]
+            if isinstance(loss, Tensor) and loss.requires_grad:
+                loss.sum().backward()
                 self._network.weights.take_gradients()
             self._descend(learning_rate)
         self._require_finite_weights()
@@ -105,17 +106,17 @@ class StackedTrainer:
     def _descend(self, learning_rate: float) -> None:
         """Move all weights against the gradients of one batch."""
         norms = self._descent.clip(self._network.read)
-        self._checked({"norm of the gradient": torch.from_numpy(norms)})
+        self._checked({"norm of the gradient": norms})
         self._moved += learning_rate if norms.max() < LARGE else math.inf
         self._descent.step(learning_rate, self._network.read)
         self._network.forget()
 
-    def _checked(self, terms: TensorTerms) -> Array:
+    def _checked(self, terms: StackedTerms) -> Array:
         """The terms as one array, [terms, runs], once all of them are known to be finite."""
-        values = np.stack([term.detach().numpy() for term in terms.values()])
+        values = np.array([term.detach().numpy() if isinstance(term, Tensor) else term for term in terms.values()])
         if not np.isfinite(values).all():
-            for run, trainer in enumerate(self.trainers):
-                self._blame(trainer, {name: term[run] for name, term in terms.items()})
+            for trainer, column in zip(self.trainers, values.T, strict=True):
+                self._blame(trainer, dict(zip(terms, column.tolist(), strict=True)))
         return values
 
     def _require_finite_weights(self) -> None:
@@ -126,9 +127,9 @@ class StackedTrainer:
             self._checked({"sum of all weights": sums.sum(dim=0)})
             self._moved = 0.0
 
-    def _blame(self, trainer: Trainer, terms: TensorTerms) -> None:
+    def _blame(self, trainer: Trainer, terms: Record) -> None:
         try:
-            require_finite(terms)
+            finite_numbers(terms)
         except NumericsError as error:
             raise NumericsError(f"seed {trainer.learner.config.seed}: {error}") from None
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -28,10 +29,12 @@ def stacked_activations(sums: Tensor, weights: Sequence[Tensor], into: Sequence[
     """
     inverse, standard, normed, hidden = into[:4]
     # by hand: the norm of torch knows no weights by run, and takes twice the time
-    torch.mean(sums, dim=-1, keepdim=True, out=inverse)
+    torch.sum(sums, dim=-1, keepdim=True, out=inverse)
+    numbers, width = inverse.numpy(), sums.shape[-1]
+    numbers /= width
     torch.sub(sums, inverse, out=standard)
     torch.linalg.vector_norm(standard, dim=-1, keepdim=True, out=inverse)
-    inverse.square_().mul_(1.0 / sums.shape[-1]).add_(NORM_EPSILON).rsqrt_()
+    numbers[:] = 1.0 / np.sqrt(numbers * numbers / width + NORM_EPSILON)
     standard.mul_(inverse)
     torch.addcmul(weights[1], standard, weights[0], out=normed)
     _gelu_into(normed, out=hidden)
@@ -66,8 +69,8 @@ def stacked_gradients(
     torch.sum(spare, dim=1, keepdim=True, out=into[0])
     torch.sum(grad, dim=1, keepdim=True, out=into[1])
     # with g = grad·scale: (g − mean g − standard·mean(g·standard))/spread
-    shift, stretch = torch.bmm(grad, scale.mT), torch.bmm(spare, scale.mT)
-    grad.mul_(scale).sub_(shift.div_(width)).addcmul_(standard, stretch, value=-1.0 / width).mul_(inverse)
+    mean, stretch = (torch.bmm(each, scale.mT) for each in (grad, spare))
+    grad.mul_(scale).sub_(mean, alpha=1.0 / width).addcmul_(standard, stretch, value=-1.0 / width).mul_(inverse)
 
 
 class StackedTrunk(torch.autograd.Function):
