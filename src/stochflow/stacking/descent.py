@@ -1,6 +1,6 @@
 """One optimiser for the weights of several runs, each with its own gradient clip."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ Array = npt.NDArray[Any]
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8  # those of torch.optim.Adam
 _NORM_MARGIN = 1e-6  # that of torch.nn.utils.clip_grad_norm_
 _CACHE_LINE = 16  # numbers
+_BLOCK = 2**17  # numbers of the table that are moved at once: their gradient stays in the cache
 
 
 class RowGradient(NamedTuple):
@@ -35,11 +36,15 @@ class StackedWeights:
     """The weights of equal modules in one flat tensor, their gradients in another; the modules keep views.
 
     First the table, [runs, rows, width], then every large matrix, [runs, n, m]: in one piece each, as products of all
-    runs want it. What is left of a run stands side by side, [runs, num], so that its norm is one operation.
+    runs want it. What is left of a run stands side by side, [runs, num], so that its norm is one operation. The table
+    has no gradient here but a `RowGradient`, which is much smaller.
 
     Attributes:
         parameters: leaves of autograd, [runs, ...], by name.
-        table: the gradient of the table, [runs·rows, width].
+        num_in_table: numbers of all tables together.
+        table_width: numbers of a row.
+        gradient: of all weights behind the table.
+        moments: the two of Adam, of all weights.
     """
 
     def __init__(self, modules: Sequence[nn.Module], table: str, large: Sequence[str], small: Sequence[str]) -> None:
@@ -56,19 +61,15 @@ class StackedWeights:
         self._table, self._large, self._small = table, list(large), [*others, *small]
         self._shapes = {name: (weight.shape, weight.stride()) for name, weight in named.items()}
         self._width = _padded(sum(named[name].numel() for name in self._small))  # of a run's small weights
-        like = named[table].detach().numpy()
-        sizes = [named[name].numel() for name in (table, *large)]
+        sizes = [self.num_runs * named[name].numel() for name in (table, *large)]
+        self.num_in_table, num_behind = sizes[0], sum(sizes[1:]) + self.num_runs * self._width
+        self.table_width, dtype = named[table].shape[-1], named[table].detach().numpy().dtype
         # made by numpy, which asks for large pages of memory
-        self.flats = [
-            torch.from_numpy(np.zeros(self.num_runs * (sum(sizes) + self._width), like.dtype)) for _ in range(4)
-        ]
-        self.values, self.gradient, *self.moments = self.flats
-        self._num_before = self.num_runs * sum(sizes)
-        gradients = self.views(self.gradient)
-        self.table = gradients[table].view(-1, named[table].shape[1])
-        matrices = self.gradient[self.num_runs * sizes[0] : self._num_before]
+        self.values, *self.moments = (torch.from_numpy(np.zeros(sizes[0] + num_behind, dtype)) for _ in range(3))
+        self.gradient = torch.from_numpy(np.zeros(num_behind, dtype))
+        matrices, rest = self.gradient.split([sum(sizes[1:]), self.num_runs * self._width])
         self._matrices = matrices.view(len(large), self.num_runs, -1) if large else None
-        self.side_by_side = self.gradient[self._num_before :].view(self.num_runs, -1)
+        self.side_by_side = rest.view(self.num_runs, -1)
         self.parameters = {}
         for name, value in self.views(self.values).items():
             for run, module in enumerate(modules):
@@ -76,10 +77,21 @@ class StackedWeights:
                 single.data = value[run].copy_(single.detach())
             self.parameters[name] = nn.Parameter(value, requires_grad=named[name].requires_grad)
 
+    @property
+    def gradients(self) -> dict[str, Tensor]:
+        """Gradients of all weights but the table, [runs, ...], by name."""
+        return self._behind(self.gradient, 0)
+
     def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """What belongs to every weight in such a tensor, [runs, ...], in its order in memory."""
-        found, first = {}, 0
-        for name in (self._table, *self._large):
+        """What belongs to every weight in `values` or `moments`, [runs, ...], in its order in memory."""
+        shape, _ = self._shapes[self._table]
+        table = flat[: self.num_in_table].view(self.num_runs, *shape)
+        return {self._table: table, **self._behind(flat, self.num_in_table)}
+
+    def _behind(self, flat: Tensor, first: int) -> dict[str, Tensor]:
+        """The same for the weights behind the table, which begin somewhere in a tensor."""
+        found = {}
+        for name in self._large:
             shape, stride = self._shapes[name]
             found[name] = flat.as_strided((self.num_runs, *shape), (shape.numel(), *stride), first)
             first += self.num_runs * shape.numel()
@@ -89,22 +101,15 @@ class StackedWeights:
             first += shape.numel()
         return found
 
-    def joined(self, flat: Tensor, names: Sequence[str]) -> Tensor:
-        """Small weights that were named one after the other, as one, [runs, Σn, ...]."""
-        views = self.views(flat)
-        first = views[names[0]]
-        num = sum(views[name].shape[1] for name in names)
-        return flat.as_strided((self.num_runs, num, *first.shape[2:]), first.stride(), first.storage_offset())
-
     def take_gradients(self) -> None:
         """Take over what autograd found, but for the table."""
-        for name, gradient in self.views(self.gradient).items():
+        for name, gradient in self.gradients.items():
             found = self.parameters[name].grad
             self.parameters[name].grad = None
-            if found is not None:
-                gradient.copy_(found)
-            elif name != self._table:
+            if found is None:
                 gradient.zero_()
+            else:
+                gradient.copy_(found)
 
     def norms(self, read: RowGradient | None) -> Array:
         """Norm of each run's gradient, [runs]; of the table only what was read counts."""
@@ -146,6 +151,16 @@ class StackedDescent:
             for run, state in enumerate(states):
                 for number, name in enumerate(self._order) if state else ():
                     views[name][run] = state[f"{number}.{kind}"]
+        tables = (flat[: weights.num_in_table] for flat in weights.moments)
+        self._table_moments = [table.view(-1, weights.table_width) for table in tables]
+        self._blocks = [self._in_blocks(flat) for flat in (weights.values, *weights.moments)]
+        nothing = torch.zeros_like(self._blocks[0][0])
+        self._gradients = [*(nothing[: len(block)] for block in self._blocks[0][:-1]), weights.gradient]
+
+    def _in_blocks(self, flat: Tensor) -> list[Tensor]:
+        """The table in blocks, then everything behind it."""
+        num = self._weights.num_in_table
+        return [*flat[:num].split(_BLOCK), flat[num:]]
 
     def clip(self, read: RowGradient | None = None) -> Array:
         """Scale the gradient of every run to at most the clip; returns the norms before, [runs].
@@ -162,20 +177,24 @@ class StackedDescent:
         """Move all weights.
 
         Args:
-            read: the gradient of the table, which is zero so far and afterwards.
+            read: the gradient of the table.
         """
-        weights = self._weights
         if read is not None:
-            weights.table.index_copy_(0, read.rows, read.values)
+            # β·(m + g·(1 − β)/β) = β·m + (1 − β)·g: with this in the moments, the table moves as if it had no gradient,
+            # and none of its size has to be written, read and cleared
+            terms = read.values, read.values.square()
+            for moment, term, beta in zip(self._table_moments, terms, _BETAS, strict=True):
+                moment.index_add_(0, read.rows, term, alpha=(1.0 - beta) / beta)
         # what torch.optim.Adam calls in the end; a weight without a gradient does not move: its moments are zero
         self._num_steps += 1
+        values, first, second = self._blocks
         torch._fused_adam_(
-            [weights.values],
-            [weights.gradient],
-            [weights.moments[0]],
-            [weights.moments[1]],
+            values,
+            self._gradients,
+            first,
+            second,
             [],
-            [self._num_steps],
+            [self._num_steps] * len(values),
             lr=learning_rate,
             beta1=_BETAS[0],
             beta2=_BETAS[1],
@@ -184,8 +203,6 @@ class StackedDescent:
             amsgrad=False,
             maximize=False,
         )
-        if read is not None:  # the table is much larger than what a batch reads of it
-            weights.table.index_fill_(0, read.rows, 0.0)
 
     def settle(self) -> None:
         """Give the optimisers of the single runs their moments, so that a checkpoint of each is whole."""
@@ -196,6 +213,12 @@ class StackedDescent:
                 state[f"{number}.step"] = self._num_steps
                 state[f"{number}.exp_avg"], state[f"{number}.exp_avg_sq"] = first[name][run], second[name][run]
             descent.load_state_dict(state)
+
+
+def joined(views: Mapping[str, Tensor], names: Sequence[str]) -> Tensor:
+    """Small weights that stand side by side as one; [runs, n, ...] each → [runs, Σn, ...]."""
+    first, num = views[names[0]], sum(views[name].shape[1] for name in names)
+    return first.as_strided((len(first), num, *first.shape[2:]), first.stride(), first.storage_offset())
 
 
 def _padded(num: int) -> int:

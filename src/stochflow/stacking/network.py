@@ -13,7 +13,7 @@ from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.prefixes import Numbers
-from stochflow.stacking.descent import RowGradient, StackedWeights
+from stochflow.stacking.descent import RowGradient, StackedWeights, joined
 from stochflow.stacking.trunk import StackedTrunk
 
 _Take = Callable[[Numbers, Tensor], None]
@@ -52,14 +52,12 @@ class StackedNetwork:
         self._room, self._numbers = torch.empty(0, self.table.shape[1]), np.zeros(len(self.table), np.int64)
         self._read: RowGradient | None = None
         self.firsts = np.arange(0, len(self.table), self._num_rows)[:, None]
-        self.trunk, self.into_trunk = (
-            [_matrix(views[name]) for name in names] for views in self._values_and_gradients()
-        )
+        values, gradients = self.weights.views(self.weights.values), self.weights.gradients
+        self.trunk, self.into_trunk = ([_matrix(views[name]) for name in names] for views in (values, gradients))
         self.heads, self.into_heads = (
-            [_matrix(self.weights.joined(flat, kind)) for kind in heads]
-            for flat in (self.weights.values, self.weights.gradient)
+            [_matrix(joined(views, kind)) for kind in heads] for views in (values, gradients)
         )
-        self.into_start = self._values_and_gradients()[1]["body.start"]
+        self.into_start = gradients["body.start"]
         self._trunk = [self.parameters[name] for name in names]
 
     @property
@@ -104,9 +102,6 @@ class StackedNetwork:
         owners = read // self._num_rows
         gradient.numpy()[(read == owners * self._num_rows).nonzero()[0]] = 0.0
         self._read = RowGradient(torch.from_numpy(read), gradient, owners)
-
-    def _values_and_gradients(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        return self.weights.views(self.weights.values), self.weights.views(self.weights.gradient)
 
     def prefix_features(self, rows: Numbers) -> Tensor:
         """Features of all prefixes, the empty one first; [num_kmers, runs, batch, t] → [runs, batch, t + 1, width].
