@@ -39,6 +39,7 @@ class StackedSpace:
 
     Attributes:
         num_complete: levels after the empty prefix that hold all prefixes there are, in lexicographic order.
+        num_apart: levels after these.
         starts: the first node of every level, and the number of all nodes.
         offsets: the first node of each run among those of all runs, [runs, 1].
         complete: per complete level, rows of the table that its nodes add, [runs, K^level] per k there is.
@@ -50,7 +51,7 @@ class StackedSpace:
         self.network, self.batch_size, self.num_levels = network, batch_size, num_levels
         num_tokens, runs, width = network.single.num_tokens, network.num_runs, network.table.shape[1]
         num = min(num_complete_levels(num_tokens, network.body.length, batch_size), num_levels - 1)
-        self.num_complete = num
+        self.num_complete, self.num_apart = num, num_levels - 1 - num
         sizes = [num_tokens**level if level <= num else batch_size for level in range(num_levels)]
         self.starts = [0, *accumulate(sizes)]
         self.num_nodes = self.starts[-1]
@@ -92,7 +93,7 @@ class StackedRecorder:
 
     def __init__(self, space: StackedSpace) -> None:
         self._space, self._network = space, space.network
-        # per complete level and the first after them, the prefixes of the rows as numbers, [runs, batch]
+        # per complete level, the prefixes of the rows as numbers, [runs, batch]
         self._codes = [np.zeros((self._network.num_runs, space.batch_size), np.int64)]
         self._num_grown, self._num_evaluated = 1 + space.num_complete, 0
         self._grow_complete()
@@ -157,9 +158,9 @@ class StackedRecorder:
         for level in range(num):
             self.note(outcomes[:, :, level])
         runs, _, width = space.sums.shape
-        first, num_left = space.starts[num + 1], space.num_levels - 1 - num
+        first, num_left = space.starts[num + 1], space.num_apart
         levels = space.sums[:, first:].reshape(runs, num_left, space.batch_size, width)  # a view
-        into = space.rows[:, :, first:].reshape(-1, runs, num_left, space.batch_size)
+        into = space.rows[:, :, first:].reshape(len(rows), runs, num_left, space.batch_size)
         into[:] = rows[:, :, num : num + num_left]
         # before its first level, no k-mer of a length has ended
         firsts = [max(0, k - 1 - num) for k in self._network.body.kmers]
@@ -191,7 +192,7 @@ class StackedRecorder:
         space, size = self._space, self._space.batch_size
         runs, _, num = space.outputs.shape
         found = np.empty((runs, size, space.num_levels, num), space.outputs.dtype)
-        apart = space.outputs[:, space.starts[space.num_complete + 1] :].reshape(runs, -1, size, num)
+        apart = space.outputs[:, space.starts[space.num_complete + 1] :].reshape(runs, space.num_apart, size, num)
         found[:, :, space.num_complete + 1 :] = apart.transpose(0, 2, 1, 3)
         space.outputs.reshape(-1, num).take(self._complete_nodes, axis=0, out=found[:, :, : space.num_complete + 1])
         return found.reshape(runs * size, -1, num)
@@ -222,9 +223,8 @@ class StackedRecorder:
         runs, size = space.sums.shape[0], space.batch_size
         apart = rows.reshape(runs, size, *rows.shape[1:])
         found = np.zeros(space.outputs.shape, rows.dtype)
-        found[:, space.starts[num] :].reshape(runs, -1, size, rows.shape[2])[:] = apart[:, :, num:].transpose(
-            0, 2, 1, 3
-        )
+        levels = found[:, space.starts[num] :].reshape(runs, space.num_apart, size, rows.shape[2])  # a view
+        levels[:] = apart[:, :, num:].transpose(0, 2, 1, 3)
         into, nodes = torch.from_numpy(found).flatten(0, 1), torch.from_numpy(self._complete_nodes.ravel())
         into.index_add_(0, nodes, torch.from_numpy(apart[:, :, :num].reshape(-1, rows.shape[2])))
         return found
@@ -234,7 +234,7 @@ class StackedRecorder:
         space, network, starts = self._space, self._network, self._space.starts
         grad, num = space.grad.numpy(), space.num_complete
         runs, _, width = grad.shape
-        levels = grad[:, starts[num + 1] :].reshape(runs, -1, space.batch_size, width)
+        levels = grad[:, starts[num + 1] :].reshape(runs, space.num_apart, space.batch_size, width)
         for level in range(levels.shape[1] - 2, -1, -1):
             levels[:, level] += levels[:, level + 1]
         if levels.shape[1]:
