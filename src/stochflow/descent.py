@@ -13,8 +13,8 @@ Record = dict[str, float]
 State = dict[str, Tensor]
 
 _CACHE_LINE = 16  # numbers
-_FAR = 1.0  # learning rates added up
-_LARGE = 1e15  # norm of a gradient beyond which Adam's moments might not hold it
+FAR = 1.0  # learning rates added up
+LARGE = 1e15  # norm of a gradient beyond which Adam's moments might not hold it
 
 
 def learning_rate_factor(progress: float, warmup: float) -> float:
@@ -88,7 +88,7 @@ class Descent:
             )
         if norm > self.clip:
             self._gradient.mul_(self.clip / (norm + 1e-6))
-        self._moved += learning_rate if norm < _LARGE else math.inf
+        self._moved += learning_rate if norm < LARGE else math.inf
         # what torch.optim.Adam calls in the end: on its way there are as many operations again
         self._num_steps += 1
         torch._fused_adam_(
@@ -113,7 +113,7 @@ class Descent:
         With a finite gradient Adam moves a weight by less than eight learning rates, whatever came before. Finite
         weights need no second look, which would cost as much as a clip, before these have added up.
         """
-        if self._moved >= _FAR:
+        if self._moved >= FAR:
             require_finite({"sum of all weights": float(self._flat.sum())})
             self._moved = 0.0
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -11,8 +12,17 @@ from stochflow.api import resolve_config
 from stochflow.experiment import build
 from stochflow.models.recorder import WrittenLoss
 from stochflow.objectives.base import Terms
+from stochflow.objectives.written import log_softmax
 from stochflow.trainer import Trainer
 from stochflow.trajectory import Trajectories
+
+
+def test_many_rows_have_the_softmax_of_a_few() -> None:
+    logits = np.random.default_rng(0).normal(size=(3, 1000, 4))
+    before = logits.copy()
+    for found, expected in zip(log_softmax(logits), log_softmax(logits[:, :7]), strict=True):
+        np.testing.assert_array_equal(found[:, :7], expected)
+    np.testing.assert_array_equal(logits, before)
 
 
 def trainer(method: str, settings: dict[str, Any]) -> Trainer:

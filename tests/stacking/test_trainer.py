@@ -14,6 +14,7 @@ from stochflow.trainer import Trainer
 
 SEEDS = (0, 1, 2)
 STEPS = 10
+WIDE = {"task": "bits:8,4", "optimiser": {"batch_size": 16}}
 BALANCES = ("gfn-tb", "gfn-db", "gfn-subtb", "sgfn-tb", "sgfn-db")
 
 
@@ -72,6 +73,8 @@ def assert_equal_records(expected: Record, found: Record) -> None:
         ("sgfn-kl-trajectory", {"exploration": {"epsilon": 0.2}, "model": {"kmers": [2, 1], "width": 16}}),
         ("gfn-tb", {"task": "tfbind8", "constraints": {"forbid": ["AA"]}}),
         ("sgfn-tb", {"reward_noise": "gaussian:0.1"}),
+        # few positions and more rows than tokens: all prefixes are evaluated at once
+        *((method, WIDE) for method in ("gfn-tb", "sgfn-db", "sgfn-kl-trajectory")),
     ],
     ids=str,
 )

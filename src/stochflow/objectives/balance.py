@@ -161,7 +161,7 @@ def observed_paths(learner: Learner, batch: Trajectories, step: int) -> Paths:
     """What a batch says by itself, with its log R at a training step."""
     device = learner.device
     intentions, outcomes, valid = (tensor.to(device) for tensor in (batch.intentions, batch.outcomes, batch.valid))
-    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(device)
+    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).to(learner.network.body.start)
     if learner.config.objective.path == "realised" and learner.network.mask is not None:
         # noise made what the policy may not intend: a blind balance has no way to believe such a path
         meant = pick(learner.network.mask.all_prefixes(outcomes)[:, :-1], outcomes)
@@ -277,7 +277,7 @@ def written_terms(learner: Learner, batch: Trajectories, step: int, pulls: Calla
     recorder = learner.recorder(batch, leaves=not realised and config.backward == "learned")
     if recorder is None:
         return None
-    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float()
+    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step)
     paths = Paths(batch.intentions, batch.outcomes, batch.valid, log_reward)
     written = WrittenPaths(recorder.rows(), network.num_tokens, network.length)
     log_matrices = None if realised else learner.log_dynamics(paths.outcomes).numpy()

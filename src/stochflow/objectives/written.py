@@ -13,13 +13,28 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
+_MANY = 256  # rows of a softmax
+
 
 def log_softmax(logits: Array) -> tuple[Array, Array]:
     """log softmax over the last dimension, and its exponential; same shape."""
+    if logits.size > _MANY * logits.shape[-1]:
+        return _log_softmax_by_column(logits)
     centred = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
     weights = np.exp(centred)
     sums = np.add.reduce(weights, axis=-1, keepdims=True)
     return centred - np.log(sums), weights / sums
+
+
+def _log_softmax_by_column(logits: Array) -> tuple[Array, Array]:
+    """The same numbers; for many rows of a few numbers, which numpy would go through one by one, half of the time."""
+    centred = np.moveaxis(logits, -1, 0).copy()
+    centred -= np.maximum.reduce(centred, axis=0)
+    weights = np.exp(centred)
+    sums = np.add.reduce(weights, axis=0)
+    centred -= np.log(sums)
+    weights /= sums
+    return np.moveaxis(centred, 0, -1), np.moveaxis(weights, 0, -1)
 
 
 def log_sum(values: Array) -> Array:

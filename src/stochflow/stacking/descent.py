@@ -1,26 +1,21 @@
 """One optimiser for the weights of several runs, each with its own gradient clip."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from stochflow.descent import Descent
 
+Array = npt.NDArray[Any]
+
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8  # those of torch.optim.Adam
-
-
-def stacked_parameters(modules: Sequence[nn.Module]) -> dict[str, nn.Parameter]:
-    """Weights of equal modules as leaves [runs, ...]; afterwards the modules' own weights are views into them."""
-    stacks = {}
-    for name, first in modules[0].named_parameters():
-        singles = [module.get_parameter(name) for module in modules]
-        stack = nn.Parameter(torch.stack([single.detach() for single in singles]), requires_grad=first.requires_grad)
-        for run, single in enumerate(singles):
-            single.data = stack.data[run]
-        stacks[name] = stack
-    return stacks
+_NORM_MARGIN = 1e-6  # that of torch.nn.utils.clip_grad_norm_
+_CACHE_LINE = 16  # numbers
+_BLOCK = 2**17  # numbers of the table that are moved at once: their gradient stays in the cache
 
 
 class RowGradient(NamedTuple):
@@ -34,53 +29,172 @@ class RowGradient(NamedTuple):
 
     rows: Tensor
     values: Tensor
-    owners: Tensor
+    owners: npt.NDArray[np.int64]
+
+
+class StackedWeights:
+    """The weights of equal modules in one flat tensor, their gradients in another; the modules keep views.
+
+    First the table, [runs, rows, width], then every large matrix, [runs, n, m]: in one piece each, as products of all
+    runs want it. What is left of a run stands side by side, [runs, num], so that its norm is one operation. The table
+    has no gradient here but a `RowGradient`, which is much smaller.
+
+    Attributes:
+        parameters: leaves of autograd, [runs, ...], by name.
+        num_in_table: numbers of all tables together.
+        table_width: numbers of a row.
+        gradient: of all weights behind the table.
+        moments: the two of Adam, of all weights.
+    """
+
+    def __init__(self, modules: Sequence[nn.Module], table: str, large: Sequence[str], small: Sequence[str]) -> None:
+        """Take the weights of the modules over.
+
+        Args:
+            table: name of the first weight.
+            large: names of matrices of one size.
+            small: names of weights that shall stand side by side, after those that are not named at all.
+        """
+        self.num_runs = len(modules)
+        named = dict(modules[0].named_parameters())
+        others = [name for name in named if name not in {table, *large, *small}]
+        self._table, self._large, self._small = table, list(large), [*others, *small]
+        self._shapes = {name: (weight.shape, weight.stride()) for name, weight in named.items()}
+        self._width = _padded(sum(named[name].numel() for name in self._small))  # of a run's small weights
+        sizes = [self.num_runs * named[name].numel() for name in (table, *large)]
+        self.num_in_table, num_behind = sizes[0], sum(sizes[1:]) + self.num_runs * self._width
+        self.table_width, dtype = named[table].shape[-1], named[table].detach().numpy().dtype
+        # made by numpy, which asks for large pages of memory
+        self.values, *self.moments = (torch.from_numpy(np.zeros(sizes[0] + num_behind, dtype)) for _ in range(3))
+        self.gradient = torch.from_numpy(np.zeros(num_behind, dtype))
+        matrices, rest = self.gradient.split([sum(sizes[1:]), self.num_runs * self._width])
+        self._matrices = matrices.view(len(large), self.num_runs, -1) if large else None
+        self.side_by_side = rest.view(self.num_runs, -1)
+        self.parameters = {}
+        for name, value in self.views(self.values).items():
+            for run, module in enumerate(modules):
+                single = module.get_parameter(name)
+                single.data = value[run].copy_(single.detach())
+            self.parameters[name] = nn.Parameter(value, requires_grad=named[name].requires_grad)
+
+    @property
+    def gradients(self) -> dict[str, Tensor]:
+        """Gradients of all weights but the table, [runs, ...], by name."""
+        return self._behind(self.gradient, 0)
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """What belongs to every weight in `values` or `moments`, [runs, ...], in its order in memory."""
+        shape, _ = self._shapes[self._table]
+        table = flat[: self.num_in_table].view(self.num_runs, *shape)
+        return {self._table: table, **self._behind(flat, self.num_in_table)}
+
+    def _behind(self, flat: Tensor, first: int) -> dict[str, Tensor]:
+        """The same for the weights behind the table, which begin somewhere in a tensor."""
+        found = {}
+        for name in self._large:
+            shape, stride = self._shapes[name]
+            found[name] = flat.as_strided((self.num_runs, *shape), (shape.numel(), *stride), first)
+            first += self.num_runs * shape.numel()
+        for name in self._small:
+            shape, stride = self._shapes[name]
+            found[name] = flat.as_strided((self.num_runs, *shape), (self._width, *stride), first)
+            first += shape.numel()
+        return found
+
+    def take_gradients(self) -> None:
+        """Take over what autograd found, but for the table."""
+        for name, gradient in self.gradients.items():
+            found = self.parameters[name].grad
+            self.parameters[name].grad = None
+            if found is None:
+                gradient.zero_()
+            else:
+                gradient.copy_(found)
+
+    def norms(self, read: RowGradient | None) -> Array:
+        """Norm of each run's gradient, [runs]; of the table only what was read counts."""
+        squares = torch.linalg.vector_norm(self.side_by_side, dim=1).numpy() ** 2
+        if self._matrices is not None:
+            squares = squares + (torch.linalg.vector_norm(self._matrices, dim=2).numpy() ** 2).sum(axis=0)
+        if read is not None:
+            each = torch.linalg.vector_norm(read.values, dim=1).numpy() ** 2
+            squares = squares + np.bincount(read.owners, each, self.num_runs)
+        found: Array = np.sqrt(squares)
+        return found
+
+    def scale(self, shares: Array, read: RowGradient | None) -> None:
+        """Multiply each run's gradient by a number, [runs]."""
+        factors = torch.from_numpy(shares.astype(self.gradient.numpy().dtype))
+        self.side_by_side.mul_(factors[:, None])
+        if self._matrices is not None:
+            self._matrices.mul_(factors[:, None])
+        if read is not None:
+            read.values.mul_(factors[torch.from_numpy(read.owners), None])
 
 
 class StackedDescent:
     """What `Descent` does for one run, for all of them: Adam works element by element, so the runs do not meet.
 
     Args:
-        stacks: weights, [runs, ...], by the names that the modules give them.
-        modules: one per run.
+        weights: of all runs.
+        module: one of them; its weights are known to the single optimisers by their number.
         descents: the optimisers of the single runs; their moments are where this one begins.
     """
 
-    def __init__(
-        self, stacks: Mapping[str, nn.Parameter], modules: Sequence[nn.Module], descents: Sequence[Descent]
-    ) -> None:
-        self._stacks, self._descents, self._clip = list(stacks.values()), list(descents), descents[0].clip
-        order = [name for name, _ in modules[0].named_parameters()]
-        self._numbers = [order.index(name) for name in stacks]  # by which the single optimisers know the weights
-        self._moments = [[torch.zeros_like(stack) for stack in self._stacks] for _ in _BETAS]
+    def __init__(self, weights: StackedWeights, module: nn.Module, descents: Sequence[Descent]) -> None:
+        self._weights, self._descents, self._clip = weights, list(descents), descents[0].clip
+        self._order = [name for name, _ in module.named_parameters()]
         states = [descent.state_dict() for descent in self._descents]
         self._num_steps = states[0].get("0.step", torch.zeros(())).clone()
-        for run, state in enumerate(states):
-            for index, number in enumerate(self._numbers) if state else ():
-                self._moments[0][index][run] = state[f"{number}.exp_avg"]
-                self._moments[1][index][run] = state[f"{number}.exp_avg_sq"]
+        for kind, flat in zip(("exp_avg", "exp_avg_sq"), weights.moments, strict=True):
+            views = weights.views(flat)
+            for run, state in enumerate(states):
+                for number, name in enumerate(self._order) if state else ():
+                    views[name][run] = state[f"{number}.{kind}"]
+        tables = (flat[: weights.num_in_table] for flat in weights.moments)
+        self._table_moments = [table.view(-1, weights.table_width) for table in tables]
+        self._blocks = [self._in_blocks(flat) for flat in (weights.values, *weights.moments)]
+        nothing = torch.zeros_like(self._blocks[0][0])
+        self._gradients = [*(nothing[: len(block)] for block in self._blocks[0][:-1]), weights.gradient]
 
-    def step(self, learning_rate: float, read: RowGradient | None = None) -> None:
-        """Move every stack that has a gradient.
+    def _in_blocks(self, flat: Tensor) -> list[Tensor]:
+        """The table in blocks, then everything behind it."""
+        num = self._weights.num_in_table
+        return [*flat[:num].split(_BLOCK), flat[num:]]
+
+    def clip(self, read: RowGradient | None = None) -> Array:
+        """Scale the gradient of every run to at most the clip; returns the norms before, [runs].
 
         Args:
-            read: the gradient of the first stack, which is zero so far.
+            read: the gradient of the table.
         """
-        chosen = [index for index, stack in enumerate(self._stacks) if stack.grad is not None]
-        gradients = [gradient for index in chosen if (gradient := self._stacks[index].grad) is not None]
-        clip_each_run(gradients if read is None else gradients[1:], self._clip, read)
+        norms = self._weights.norms(read)
+        if (norms > self._clip).any():
+            self._weights.scale(np.minimum(self._clip / (norms + _NORM_MARGIN), 1.0), read)
+        return norms
+
+    def step(self, learning_rate: float, read: RowGradient | None = None) -> None:
+        """Move all weights.
+
+        Args:
+            read: the gradient of the table.
+        """
         if read is not None:
-            gradients[0].flatten(0, 1).index_copy_(0, read.rows, read.values)
-        first, second = ([moments[index] for index in chosen] for moments in self._moments)
-        # what torch.optim.Adam calls in the end; a weight without a gradient would not move: its moments are zero
+            # β·(m + g·(1 − β)/β) = β·m + (1 − β)·g: with this in the moments, the table moves as if it had no gradient,
+            # and none of its size has to be written, read and cleared
+            terms = read.values, read.values.square()
+            for moment, term, beta in zip(self._table_moments, terms, _BETAS, strict=True):
+                moment.index_add_(0, read.rows, term, alpha=(1.0 - beta) / beta)
+        # what torch.optim.Adam calls in the end; a weight without a gradient does not move: its moments are zero
         self._num_steps += 1
+        values, first, second = self._blocks
         torch._fused_adam_(
-            [self._stacks[index].detach() for index in chosen],
-            gradients,
+            values,
+            self._gradients,
             first,
             second,
             [],
-            [self._num_steps] * len(chosen),
+            [self._num_steps] * len(values),
             lr=learning_rate,
             beta1=_BETAS[0],
             beta2=_BETAS[1],
@@ -92,27 +206,20 @@ class StackedDescent:
 
     def settle(self) -> None:
         """Give the optimisers of the single runs their moments, so that a checkpoint of each is whole."""
+        first, second = (self._weights.views(flat) for flat in self._weights.moments)
         for run, descent in enumerate(self._descents):
             state = {}
-            for index, number in enumerate(self._numbers):
+            for number, name in enumerate(self._order):
                 state[f"{number}.step"] = self._num_steps
-                state[f"{number}.exp_avg"] = self._moments[0][index][run]
-                state[f"{number}.exp_avg_sq"] = self._moments[1][index][run]
+                state[f"{number}.exp_avg"], state[f"{number}.exp_avg_sq"] = first[name][run], second[name][run]
             descent.load_state_dict(state)
 
 
-@torch.no_grad()
-def clip_each_run(gradients: Sequence[Tensor], clip: float, read: RowGradient | None = None) -> None:
-    """Scale gradients [runs, ...], and that in a table, in place: each run's norm over all is then at most `clip`."""
-    norms = [torch.linalg.vector_norm(gradient.flatten(1), dim=1) for gradient in gradients]
-    if read is not None:
-        squares = torch.linalg.vector_norm(read.values, dim=1).square_()
-        norms.append(torch.zeros_like(norms[0]).index_add_(0, read.owners, squares).sqrt_())
-    shares = clip / (torch.linalg.vector_norm(torch.stack(norms), dim=0) + 1e-6)
-    if not bool((shares < 1.0).any()):
-        return
-    shares = shares.clamp_max(1.0)
-    for gradient in gradients:
-        gradient.mul_(shares.view(-1, *[1] * (gradient.ndim - 1)))
-    if read is not None:
-        read.values.mul_(shares[read.owners].unsqueeze(-1))
+def joined(views: Mapping[str, Tensor], names: Sequence[str]) -> Tensor:
+    """Small weights that stand side by side as one; [runs, n, ...] each → [runs, Σn, ...]."""
+    first, num = views[names[0]], sum(views[name].shape[1] for name in names)
+    return first.as_strided((len(first), num, *first.shape[2:]), first.stride(), first.storage_offset())
+
+
+def _padded(num: int) -> int:
+    return -(-num // _CACHE_LINE) * _CACHE_LINE

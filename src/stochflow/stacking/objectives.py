@@ -1,6 +1,6 @@
 """The objectives of several runs: one loss per run, from networks that are evaluated together."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
@@ -9,11 +9,14 @@ from torch import Tensor
 from torch.func import vmap
 
 from stochflow.models.flow_network import Heads
+from stochflow.models.prefixes import Numbers
 from stochflow.objectives.balance import (
+    SPREAD,
     PathBalance,
     Paths,
     Steps,
     has_written_loss,
+    moments,
     named_moments,
     pulled,
     steps_on,
@@ -21,10 +24,12 @@ from stochflow.objectives.balance import (
 from stochflow.objectives.base import TensorTerms
 from stochflow.objectives.divergence import TrajectoryKL
 from stochflow.objectives.written import Array, Pulls, WrittenPaths
-from stochflow.stacking.recorder import StackedRecorder, StackedWalker
+from stochflow.stacking.recorder import StackedRecorder, StackedSpace, StackedWalker
 from stochflow.stacking.rollout import StackedSampler
 from stochflow.stacking.together import Together, flattened, stacked
 from stochflow.trajectory import Trajectories
+
+StackedTerms = Mapping[str, Tensor | Array]  # [runs] each
 
 
 class StackedObjective(Protocol):
@@ -33,7 +38,7 @@ class StackedObjective(Protocol):
     def sampler(self, batch_size: int) -> tuple[StackedSampler, torch.dtype]:
         """Where training trajectories come from, and the precision of its policy."""
 
-    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[TensorTerms]:
+    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[StackedTerms]:
         """Terms [runs], one dictionary per parameter update; each is computed after the update before it.
 
         A loss that autograd knows nothing of has given the weights its gradient already.
@@ -45,42 +50,49 @@ class _OnPaths:
 
     _walker: StackedWalker | None = None
 
-    def __init__(self, together: Together) -> None:
-        self.together = together
+    def __init__(self, together: Together, leaves: bool) -> None:
+        """Where `leaves` is True the complete sequences are evaluated too."""
+        self.together, self._leaves = together, leaves
+        self._spaces: dict[int, StackedSpace] = {}
 
     def sampler(self, batch_size: int) -> tuple[StackedSampler, torch.dtype]:
-        self._walker = StackedWalker(self.together.network, batch_size)
+        self._walker = StackedWalker(self.together.network, self._space(batch_size))
         return self._walker, self.together.network.dtype
 
-    def recorder(self, paths: Paths, rows: Tensor | None, leaves: bool) -> StackedRecorder | None:
+    def _space(self, batch_size: int) -> StackedSpace:
+        if batch_size not in self._spaces:  # the last batch of a run may be smaller than the others
+            network = self.together.network
+            self._spaces = {batch_size: StackedSpace(network, batch_size, network.body.length + self._leaves)}
+        return self._spaces[batch_size]
+
+    def recorder(self, paths: Paths, rows: Numbers | None) -> StackedRecorder | None:
         """The networks at every prefix of paths whose steps are all real; None where autograd has to do it.
 
         Args:
             rows: of the k-mers, if they are known already.
-            leaves: True to have the complete sequences as well.
         """
         walker, self._walker = self._walker, None  # what sampling computed holds until the first update
         network = self.together.network
         if network.single.mask is not None or not paths.valid.numpy().all():
             return None
         if walker is not None:
-            if leaves:
+            if self._leaves:
                 walker.finish()
             return walker.recorder
         rows = network.rows(paths.outcomes) if rows is None else rows
-        recorder = StackedRecorder(network, rows.shape[1])
-        recorder.grow_all((rows if leaves else rows[:, :, :-1]).permute(3, 2, 0, 1))
+        recorder = StackedRecorder(self._space(rows.shape[2]))
+        recorder.grow_all(rows.swapaxes(2, 3), paths.outcomes.numpy())
         recorder.evaluate()
         return recorder
 
-    def heads(self, outcomes: Tensor, rows: Tensor | None, backward: bool, flow: bool) -> Heads:
+    def heads(self, outcomes: Tensor, rows: Numbers | None, backward: bool, flow: bool) -> Heads:
         """log π and log F at s_t and log π_B at s_{t+1}, as far as they are asked for; [runs, batch, time, ...]."""
         network = self.together.network
         single, flat = network.single, outcomes.flatten(0, 1)
         runs, batch, time = outcomes.shape
         # without π_B nothing is asked at the end
         rows = network.rows(outcomes) if rows is None else rows
-        features = network.prefix_features(rows if backward else rows[:, :, :-1])
+        features = network.prefix_features(rows if backward else rows[..., :-1])
         before = features[:, :, :time].flatten(1, 2)
         allowed = None
         if single.mask is not None:
@@ -103,23 +115,22 @@ class StackedBalance(_OnPaths):
     """Balance along a path."""
 
     def __init__(self, together: Together, objectives: Sequence[PathBalance]) -> None:
-        super().__init__(together)
         self._objective, self._config = objectives[0], objectives[0].learner.config.objective
         self._realised = self._config.path == "realised"
-        self._backward = not self._realised and self._config.backward == "learned"
+        super().__init__(together, leaves=not self._realised and self._config.backward == "learned")
 
-    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[TensorTerms]:
+    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[StackedTerms]:
         for paths, rows in self.together.replayed(fresh, step):
             terms = self._written(paths, rows)
             yield self._judged(paths, rows) if terms is None else terms
 
     @torch.no_grad()
-    def _written(self, paths: Paths, rows: Tensor | None) -> TensorTerms | None:
+    def _written(self, paths: Paths, rows: Numbers | None) -> StackedTerms | None:
         """What `written_terms` says of one run, for all of them."""
         config, network, pulls = self._config, self.together.network.single, self._objective.pulls
         if pulls is None or not has_written_loss(config):
             return None
-        recorder = self.recorder(paths, rows, leaves=self._backward)
+        recorder = self.recorder(paths, rows)
         if recorder is None:
             return None
         written = WrittenPaths(recorder.rows(), network.num_tokens, network.length)
@@ -129,9 +140,9 @@ class StackedBalance(_OnPaths):
         losses, values = pulled(written, config, flat, log_matrices, partial(pulls_apart, pulls, shape[0]))
         recorder.pull(written.gradient)
         apart = values.reshape(len(values), *shape, -1).swapaxes(0, 1)
-        return {"loss": torch.from_numpy(losses), **named_moments(apart, None)}
+        return {"loss": losses, **dict(zip(SPREAD, moments(apart, None).T, strict=True))}
 
-    def _judged(self, paths: Paths, rows: Tensor | None) -> TensorTerms:
+    def _judged(self, paths: Paths, rows: Numbers | None) -> TensorTerms:
         """The same by autograd, for any loss and any steps."""
         objective, config = self._objective, self._config
 
@@ -142,7 +153,7 @@ class StackedBalance(_OnPaths):
         def aware(paths: Paths, heads: Heads, log_matrices: Tensor) -> tuple[Tensor, Tensor]:
             return judged(*vars(steps_on(config, paths, heads, log_matrices)).values())
 
-        heads = self.heads(paths.outcomes, rows, self._backward, flow=True)
+        heads = self.heads(paths.outcomes, rows, self._leaves, flow=True)
         if self._realised:  # steps know nothing of runs, so only what is averaged over them needs to be mapped
             flat = [[column.flatten(0, 1) for column in each] for each in (paths, heads)]
             steps = steps_on(config, Paths(*flat[0]), Heads(*flat[1]), None)
@@ -164,10 +175,10 @@ class StackedTrajectoryKL(_OnPaths):
     """SGFN-KL over trajectories."""
 
     def __init__(self, together: Together, objectives: Sequence[TrajectoryKL]) -> None:
-        super().__init__(together)
+        super().__init__(together, leaves=False)
         self._objectives = objectives
 
-    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[TensorTerms]:
+    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[StackedTerms]:
         batch = stacked(fresh)
         paths = self.together.paths(batch, step)
         terms = self._written(batch, paths, progress)
@@ -181,7 +192,7 @@ class StackedTrajectoryKL(_OnPaths):
     def _written(self, batch: Trajectories, paths: Paths, progress: float) -> TensorTerms | None:
         """What the objective says of one run by a written-out gradient, for all of them; None where there is none."""
         objective = self._objectives[0]
-        recorder = self.recorder(paths, None, leaves=False)
+        recorder = self.recorder(paths, None)
         if recorder is None:
             return None
         num_runs, _, length = paths.outcomes.shape

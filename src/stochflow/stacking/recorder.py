@@ -1,7 +1,9 @@
 """The networks of several runs at the prefixes of their batches with the gradient written out, and their sampling."""
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,90 +11,241 @@ import torch
 from torch import Tensor
 
 from stochflow.logmath import masked_log_softmax
+from stochflow.models.prefixes import Numbers, num_complete_levels
 from stochflow.stacking.network import StackedNetwork
-from stochflow.stacking.trunk import stacked_activations, stacked_gradients
+from stochflow.stacking.trunk import stacked_activations, stacked_gradients, stacked_widths
+
+Array = npt.NDArray[Any]
+
+
+class _Nodes(NamedTuple):
+    """Some consecutive nodes of every run.
+
+    Attributes:
+        sums: the first layer, [runs, nodes, width].
+        made: the activations, see `stacked_activations`.
+        outputs: the heads side by side, [runs, nodes, n].
+    """
+
+    sums: Tensor
+    made: list[Tensor]
+    outputs: Tensor
+
+
+class StackedSpace:
+    """Room for what the networks compute at the prefixes of batches of one size: used again and again.
+
+    A run has one node for every prefix of the first levels, which are few, and then, level by level, one for every row.
+
+    Attributes:
+        num_complete: levels after the empty prefix that hold all prefixes there are, in lexicographic order.
+        num_apart: levels after these.
+        starts: the first node of every level, and the number of all nodes.
+        offsets: the first node of each run among those of all runs, [runs, 1].
+        complete: per complete level, rows of the table that its nodes add, [runs, K^level] per k there is.
+        parents: the same for the nodes before, [K^level].
+        rows: what every node adds, per k, [num_kmers, runs, nodes]; the first row of a run's table where nothing ends.
+    """
+
+    def __init__(self, network: StackedNetwork, batch_size: int, num_levels: int) -> None:
+        self.network, self.batch_size, self.num_levels = network, batch_size, num_levels
+        num_tokens, runs, width = network.single.num_tokens, network.num_runs, network.table.shape[1]
+        num = min(num_complete_levels(num_tokens, network.body.length, batch_size), num_levels - 1)
+        self.num_complete, self.num_apart = num, num_levels - 1 - num
+        sizes = [num_tokens**level if level <= num else batch_size for level in range(num_levels)]
+        self.starts = [0, *accumulate(sizes)]
+        self.num_nodes = self.starts[-1]
+        self.offsets = self.num_nodes * np.arange(runs)[:, None]
+        levels = network.body.complete_levels(num)
+        self.complete = [[column + network.firsts for column in indices] for indices, _ in levels]
+        self.parents = [parents for _, parents in levels]
+        self.rows = np.empty((len(network.body.kmers), runs, self.num_nodes), np.int64)
+        self.rows[:] = network.firsts  # which pads
+        for level, columns in enumerate(self.complete, start=1):
+            self.write_rows(level, columns)
+        self.table = network.table.numpy()
+        widths = [width, *stacked_widths(width, len(network.body.layers)), network.heads[0].shape[1]]
+        self._buffers = [network.table.new_empty(runs, self.num_nodes, n) for n in widths]
+        self.sums, self.outputs = self._buffers[0].numpy(), self._buffers[-1].numpy()
+        # gradients in the features and, on their way, in what was before them
+        self.grad, self.spare = (torch.empty_like(self._buffers[0]) for _ in range(2))
+        self._nodes: dict[tuple[int, int], _Nodes] = {}
+
+    def write_rows(self, level: int, columns: Sequence[Numbers]) -> None:
+        """Note the rows of the table that a level adds, [runs, nodes] per k there is."""
+        present = [row for row, k in enumerate(self.network.body.kmers) if k <= level]
+        for row, column in zip(present, columns, strict=True):
+            self.rows[row, :, self.starts[level] : self.starts[level + 1]] = column
+
+    def nodes(self, first: int, last: int) -> _Nodes:
+        """The nodes from one to before another."""
+        if (first, last) not in self._nodes:
+            sums, *made, outputs = (buffer[:, first:last] for buffer in self._buffers)
+            self._nodes[first, last] = _Nodes(sums, made, outputs)
+        return self._nodes[first, last]
 
 
 class StackedRecorder:
     """What `Recorder` does for one run, for all of them: evaluates prefixes, and keeps what their gradient needs.
 
-    A run has one node for the empty prefix and then, level by level, one for every row: [runs, 1 + levels·batch]. It
-    holds for the weights as they are.
+    It holds for the weights as they are, and until the next one in the same space.
     """
 
-    def __init__(self, network: StackedNetwork, batch_size: int) -> None:
-        self._network, self._batch_size = network, batch_size
-        self._head_weight, self._head_bias = network.heads()
-        self._sums = [network.weights["body.start"].detach().unsqueeze(1)]  # of one or more levels each
-        self._indices: list[list[Tensor]] = [[] for _ in network.body.kmers]  # per k, the rows that each level added
-        self._made: list[list[Tensor]] = []  # per element of `sums`, the activations
-        self._outputs: list[Tensor] = []  # the same for the heads, [runs, nodes, n]
+    def __init__(self, space: StackedSpace) -> None:
+        self._space, self._network = space, space.network
+        # per complete level, the prefixes of the rows as numbers, [runs, batch]
+        self._codes = [np.zeros((self._network.num_runs, space.batch_size), np.int64)]
+        self._num_grown, self._num_evaluated = 1 + space.num_complete, 0
+        self._grow_complete()
 
-    def grow(self, indices: Sequence[Tensor]) -> None:
+    def _grow_complete(self) -> None:
+        space, starts = self._space, self._space.starts
+        space.sums[:, 0] = self._network.parameters["body.start"].detach().numpy()
+        for level, (indices, parents) in enumerate(zip(space.complete, space.parents, strict=True)):
+            before = space.sums[:, starts[level] : starts[level + 1]].take(parents, axis=1)
+            self._add(before, indices, space.sums[:, starts[level + 1] : starts[level + 2]])
+
+    def _add(self, before: Array, indices: Sequence[Numbers], after: Array) -> None:
+        """Write what comes before nodes and some rows of the table; [runs, nodes, width], [runs, nodes] per k."""
+        self._sum_up(before, [self._space.table.take(column, axis=0) for column in indices], after)
+
+    def _sum_up(self, before: Array, terms: Sequence[Array], after: Array) -> None:
+        if not terms:
+            after[:] = before
+        for term in terms:
+            before = np.add(before, term, out=after)
+
+    def _before_rows(self) -> Array:
+        """The first layer at the rows' nodes on the last complete level, [runs, batch, width]."""
+        sums = self._space.sums
+        return sums.reshape(-1, sums.shape[-1]).take(self._last_complete(), axis=0)
+
+    def _last_complete(self) -> Array:
+        """Numbers of the rows' nodes on the last complete level among those of all runs, [runs, batch]."""
+        space = self._space
+        return self._codes[space.num_complete] + (space.offsets + space.starts[space.num_complete])
+
+    def note(self, column: Numbers) -> None:
+        """Rows go on with a token each, [runs, batch]; only the complete levels need to know."""
+        if len(self._codes) <= self._space.num_complete:
+            self._codes.append(self._codes[-1] * self._network.single.num_tokens + column)
+
+    @property
+    def num_grown(self) -> int:
+        """Levels of which the first layer is known."""
+        return self._num_grown
+
+    def grow(self, indices: Sequence[Numbers]) -> None:
         """The first layer of the next level; the rows of the table that it adds, [runs, batch] per k there is."""
-        before, table = self._sums[-1][:, -self._batch_size :], self._network.table
-        for row, column in enumerate(indices):
-            before = before + table.index_select(0, column.flatten()).view(*column.shape, -1)
-            self._indices[row].append(column.flatten())
-        self._sums.append(before)
+        space, level = self._space, self._num_grown
+        first, last = space.starts[level : level + 2]
+        if level == space.num_complete + 1:
+            before = self._before_rows()
+        else:
+            before = space.sums[:, first - space.batch_size : first]
+        self._add(before, indices, space.sums[:, first:last])
+        space.write_rows(level, indices)
+        self._num_grown += 1
 
-    def grow_all(self, rows: Tensor) -> None:
-        """The first layer of all levels after the empty prefix; rows of the table, [kmers, levels, runs, batch]."""
-        _, num_levels, num_runs, size = rows.shape
-        start, table = self._sums[0], self._network.table
-        levels = table.new_zeros(num_levels, num_runs, size, table.shape[-1])
-        for row, k in enumerate(self._network.body.kmers):
-            if k <= num_levels:
-                indices = rows[row, k - 1 :].flatten()
-                levels[k - 1 :] += table.index_select(0, indices).view(num_levels + 1 - k, num_runs, size, -1)
-                self._indices[row].append(indices)
-        sums = table.new_empty(num_runs, 1 + num_levels * size, table.shape[-1])
-        sums[:, :1] = start
-        if num_levels:
-            levels[0] += start
-            for level in range(1, num_levels):
-                levels[level] += levels[level - 1]
-            sums[:, 1:].unflatten(1, (num_levels, size)).copy_(levels.transpose(0, 1))
-        self._sums = [sums]
+    def grow_all(self, rows: Numbers, outcomes: Numbers) -> None:
+        """The first layer of all levels.
 
-    def evaluate(self) -> Tensor:
-        """Everything behind the first layer, for what has grown last; the heads side by side, [runs, nodes, n]."""
-        made = stacked_activations(self._sums[-1], self._network.trunk)
-        outputs = torch.baddbmm(self._head_bias, made[-1], self._head_weight.mT)
-        self._made.append(made)
-        self._outputs.append(outputs)
-        return outputs
+        Args:
+            rows: of the table, [kmers, runs, levels, batch].
+            outcomes: tokens of the rows, [runs, batch, levels].
+        """
+        space, num = self._space, self._space.num_complete
+        for level in range(num):
+            self.note(outcomes[:, :, level])
+        runs, _, width = space.sums.shape
+        first, num_left = space.starts[num + 1], space.num_apart
+        levels = space.sums[:, first:].reshape(runs, num_left, space.batch_size, width)  # a view
+        into = space.rows[:, :, first:].reshape(len(rows), runs, num_left, space.batch_size)
+        into[:] = rows[:, :, num : num + num_left]
+        # before its first level, no k-mer of a length has ended
+        firsts = [max(0, k - 1 - num) for k in self._network.body.kmers]
+        taken = [space.table.take(each[:, first:], axis=0) for each, first in zip(into, firsts, strict=True)]
+        for level in range(num_left):
+            before = levels[:, level - 1] if level else self._before_rows()
+            terms = [each[:, level - first] for each, first in zip(taken, firsts, strict=True) if level >= first]
+            self._sum_up(before, terms, levels[:, level])
+        self._num_grown = space.num_levels
 
-    def rows(self) -> npt.NDArray[Any]:
+    def evaluate(self) -> None:
+        """Everything behind the first layer, for all levels that have grown since the last time."""
+        space, network = self._space, self._network
+        nodes = space.nodes(space.starts[self._num_evaluated], space.starts[self._num_grown])
+        stacked_activations(nodes.sums, network.trunk, nodes.made)
+        torch.baddbmm(network.heads[1], nodes.made[-1], network.heads[0].mT, out=nodes.outputs)
+        self._num_evaluated = self._num_grown
+
+    def logits(self, level: int) -> Array:
+        """Of π at every row on a level, [runs, batch, K]."""
+        space, num = self._space, self._network.single.num_tokens
+        if level > self._space.num_complete:
+            return space.outputs[:, space.starts[level] : space.starts[level + 1], :num]
+        nodes = self._codes[level] + (space.offsets + space.starts[level])
+        return space.outputs.reshape(-1, space.outputs.shape[-1])[:, :num].take(nodes, axis=0)
+
+    def rows(self) -> Array:
         """The heads at every row on all evaluated levels side by side, [runs·batch, levels, n]."""
-        outputs = np.concatenate([part.numpy() for part in self._outputs], axis=1)
-        num_runs, num_nodes, num = outputs.shape
-        size = self._batch_size
-        found = np.empty((num_runs, size, 1 + num_nodes // size, num), outputs.dtype)
-        found[:, :, 0] = outputs[:, :1]
-        found[:, :, 1:] = outputs[:, 1:].reshape(num_runs, -1, size, num).transpose(0, 2, 1, 3)
-        return found.reshape(num_runs * size, -1, num)
+        space, size = self._space, self._space.batch_size
+        runs, _, num = space.outputs.shape
+        found = np.empty((runs, size, space.num_levels, num), space.outputs.dtype)
+        apart = space.outputs[:, space.starts[space.num_complete + 1] :].reshape(runs, space.num_apart, size, num)
+        found[:, :, space.num_complete + 1 :] = apart.transpose(0, 2, 1, 3)
+        space.outputs.reshape(-1, num).take(self._complete_nodes, axis=0, out=found[:, :, : space.num_complete + 1])
+        return found.reshape(runs * size, -1, num)
 
-    def pull(self, rows: npt.NDArray[Any]) -> None:
-        """Give all weights the gradient that follows from that in `rows`."""
-        num_runs, size = self._network.num_runs, self._batch_size
-        apart = rows.reshape(num_runs, size, *rows.shape[1:])
-        nodes = np.empty((num_runs, 1 + size * (rows.shape[1] - 1), rows.shape[2]), rows.dtype)
-        nodes[:, 0] = apart[:, :, 0].sum(axis=1)
-        nodes[:, 1:] = apart[:, :, 1:].transpose(0, 2, 1, 3).reshape(num_runs, -1, rows.shape[2])
-        grad = torch.from_numpy(nodes)
-        made = [parts[0] if len(parts) == 1 else torch.cat(parts, dim=1) for parts in zip(*self._made, strict=True)]
-        sums = self._sums[0] if len(self._sums) == 1 else torch.cat(self._sums, dim=1)
-        heads = torch.bmm(grad.mT, made[-1]), grad.sum(dim=1)
-        before, trunk = stacked_gradients(torch.bmm(grad, self._head_weight), sums, self._network.trunk, made)
-        # a term counts in every sum after it
-        levels = before[:, 1:].unflatten(1, (-1, size)).transpose(0, 1).contiguous()
-        for level in range(len(levels) - 2, -1, -1):
-            levels[level] += levels[level + 1]
-        start = before[:, 0] + levels[0].sum(dim=1) if len(levels) else before[:, 0]
-        # a longer k-mer begins on a later level: each k has the nodes from some level on
-        indices = [torch.cat(parts) for parts in self._indices if parts]
-        self._network.take(heads, trunk, start, indices, levels.flatten(0, 2))
+    @cached_property
+    def _complete_nodes(self) -> Numbers:
+        """Numbers of the rows' nodes on the complete levels among those of all runs, [runs, batch, levels]."""
+        space = self._space
+        codes = np.stack(self._codes, axis=2)
+        codes += space.starts[: len(self._codes)]
+        codes += space.offsets[..., None]
+        return codes
+
+    def pull(self, rows: Array) -> None:
+        """Give all weights the gradient that follows from that in `rows`, [runs·batch, levels, n]."""
+        space, network = self._space, self._network
+        grad = torch.from_numpy(self._in_nodes(rows))
+        nodes = space.nodes(0, space.num_nodes)
+        network.into_heads[0].copy_(torch.bmm(grad.mT, nodes.made[-1]))  # what is in one piece is multiplied at once
+        torch.sum(grad, dim=1, keepdim=True, out=network.into_heads[1])
+        torch.bmm(grad, network.heads[0], out=space.grad)
+        stacked_gradients(space.grad, network.trunk, nodes.made, network.into_trunk, space.spare)
+        self._climb()
+
+    def _in_nodes(self, rows: Array) -> Array:
+        """What rows have on all levels, added up at their nodes; [runs·batch, levels, n] → [runs, nodes, n]."""
+        space, num = self._space, 1 + self._space.num_complete
+        runs, size = space.sums.shape[0], space.batch_size
+        apart = rows.reshape(runs, size, *rows.shape[1:])
+        found = np.zeros(space.outputs.shape, rows.dtype)
+        levels = found[:, space.starts[num] :].reshape(runs, space.num_apart, size, rows.shape[2])  # a view
+        levels[:] = apart[:, :, num:].transpose(0, 2, 1, 3)
+        into, nodes = torch.from_numpy(found).flatten(0, 1), torch.from_numpy(self._complete_nodes.ravel())
+        into.index_add_(0, nodes, torch.from_numpy(apart[:, :, :num].reshape(-1, rows.shape[2])))
+        return found
+
+    def _climb(self) -> None:
+        """From the gradient in the sums of all nodes to that in the embeddings; a term counts in every sum after it."""
+        space, network, starts = self._space, self._network, self._space.starts
+        grad, num = space.grad.numpy(), space.num_complete
+        runs, _, width = grad.shape
+        levels = grad[:, starts[num + 1] :].reshape(runs, space.num_apart, space.batch_size, width)
+        for level in range(levels.shape[1] - 2, -1, -1):
+            levels[:, level] += levels[:, level + 1]
+        if levels.shape[1]:
+            parents = torch.from_numpy(self._last_complete().ravel())
+            space.grad.view(-1, width).index_add_(0, parents, torch.from_numpy(levels[:, 0].reshape(-1, width)))
+        for level in range(num, 0, -1):
+            num_parents = starts[level] - starts[level - 1]
+            children = grad[:, starts[level] : starts[level + 1]].reshape(runs, num_parents, -1, width)
+            grad[:, starts[level - 1] : starts[level]] += np.add.reduce(children, axis=2)
+        network.into_start.numpy()[:] = grad[:, 0]
+        network.take(space.rows.reshape(len(space.rows), -1), space.grad.view(-1, width))
 
 
 class StackedWalker:
@@ -102,31 +255,38 @@ class StackedWalker:
         recorder: what was computed, at all proper prefixes once every token has been drawn.
     """
 
-    def __init__(self, network: StackedNetwork, batch_size: int) -> None:
-        self._network, self._batch_size = network, batch_size
-        self.recorder = StackedRecorder(network, batch_size)
-        self._columns: list[Tensor] = []
+    def __init__(self, network: StackedNetwork, space: StackedSpace) -> None:
+        self._network, self._shape = network, (network.num_runs, space.batch_size)
+        self.recorder = StackedRecorder(space)
+        self.recorder.evaluate()
+        self._columns: list[Numbers] = []
 
-    def log_policy(self) -> tuple[Tensor, Tensor | None]:
-        """log π at the current prefixes, up to a constant, and what the mask says of them, [runs, batch, K]."""
-        network, shape = self._network, (self._network.num_runs, self._batch_size)
-        logits = self.recorder.evaluate()[..., : network.single.num_tokens].expand(*shape, -1)
-        if network.single.mask is None:
-            return logits, None
-        tokens = torch.stack(self._columns, dim=-1) if self._columns else torch.empty(*shape, 0, dtype=torch.int64)
-        allowed = network.single.mask.next(tokens.flatten(0, 1)).unflatten(0, shape)
-        return masked_log_softmax(logits, allowed), allowed
+    def log_policy(self) -> Array:
+        """log π at the current prefixes, up to a constant, [runs, batch, K]."""
+        logits, allowed = self.recorder.logits(len(self._columns)), self.allowed()
+        return logits if allowed is None else masked_log_softmax(torch.from_numpy(logits), allowed).numpy()
 
-    def advance(self, outcomes: Tensor) -> None:
+    def allowed(self) -> Tensor | None:
+        """What the mask says of the intentions, [runs, batch, K]; None where there is none."""
+        mask = self._network.single.mask
+        if mask is None:
+            return None
+        tokens = np.stack(self._columns, axis=-1) if self._columns else np.empty((*self._shape, 0), np.int64)
+        return mask.next(torch.from_numpy(tokens).flatten(0, 1)).unflatten(0, self._shape)
+
+    def advance(self, outcomes: Numbers) -> None:
         """Append one token per row, [runs, batch]."""
         self._columns.append(outcomes)
+        self.recorder.note(outcomes)
         if len(self._columns) < self._network.body.length:
             self._grow()
 
     def finish(self) -> None:
         """Let the recorder know the complete sequences too."""
         self._grow()
-        self.recorder.evaluate()
 
     def _grow(self) -> None:
-        self.recorder.grow(self._network.shifted(self._network.body.last_indices(self._columns)))
+        if self.recorder.num_grown == len(self._columns):
+            indices = self._network.body.last_indices(self._columns)
+            self.recorder.grow([column + self._network.firsts for column in indices])
+            self.recorder.evaluate()

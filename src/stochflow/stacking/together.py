@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from stochflow.models.prefixes import Numbers
 from stochflow.objectives.balance import Paths, observed_paths
 from stochflow.objectives.base import Learner
 from stochflow.objectives.written import Array
@@ -25,7 +27,7 @@ class Together:
     network: StackedNetwork
     dynamics: StackedDynamics
 
-    def replayed(self, fresh: Sequence[Trajectories], step: int) -> Iterator[tuple[Paths, Tensor | None]]:
+    def replayed(self, fresh: Sequence[Trajectories], step: int) -> Iterator[tuple[Paths, Numbers | None]]:
         """The fresh batches, then remembered ones, as in `Learner.replayed`; see `paths`.
 
         With the remembered ones the rows of their k-mers, see `StackedNetwork.rows`: they are found for many at once.
@@ -39,8 +41,8 @@ class Together:
             drawn = [learner.replay.sample(num * size, learner.generators["replay"]) for learner in self.learners]
             paths = self.paths(stacked(drawn), step)
             rows = self.network.rows(paths.outcomes)
-            for *columns, part in zip(*(column.split(size, dim=1) for column in (*paths, rows)), strict=True):
-                yield Paths(*columns), part
+            for number, columns in enumerate(zip(*(column.split(size, dim=1) for column in paths), strict=True)):
+                yield Paths(*columns), rows[:, :, number * size : (number + 1) * size]
 
     def paths(self, batch: Trajectories, step: int) -> Paths:
         """What the batches of all runs say by themselves, [runs, batch, ...]."""
@@ -55,8 +57,9 @@ class Together:
 
 def stacked(batches: Sequence[Trajectories]) -> Trajectories:
     """Batches of equal size as one with the runs in front of every field."""
-    columns = {name: torch.stack([getattr(batch, name) for batch in batches]) for name in _COLUMNS}
-    return Trajectories(**columns, recorder=None)
+    # in numpy, whose copies of a few numbers cost a fraction of torch's
+    columns = {name: np.stack([getattr(batch, name).numpy() for batch in batches]) for name in _COLUMNS}
+    return Trajectories(**{name: torch.from_numpy(column) for name, column in columns.items()}, recorder=None)
 
 
 def flattened(batch: Trajectories) -> Trajectories:

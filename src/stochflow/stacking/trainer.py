@@ -1,21 +1,22 @@
 """The training loop of several runs that differ in their seed alone: one step of all of them is one program."""
 
+import math
 import time
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from stochflow.descent import Record, learning_rate_factor, require_finite
+from stochflow.descent import FAR, LARGE, Record, finite_numbers, learning_rate_factor
 from stochflow.errors import NumericsError
 from stochflow.objectives.balance import PathBalance
-from stochflow.objectives.base import TensorTerms
 from stochflow.objectives.divergence import TrajectoryKL
 from stochflow.rollout import Walk
-from stochflow.stacking.descent import StackedDescent
+from stochflow.stacking.descent import Array, StackedDescent
 from stochflow.stacking.dynamics import StackedDynamics
 from stochflow.stacking.network import StackedNetwork
-from stochflow.stacking.objectives import StackedBalance, StackedObjective, StackedTrajectoryKL
+from stochflow.stacking.objectives import StackedBalance, StackedObjective, StackedTerms, StackedTrajectoryKL
 from stochflow.stacking.rollout import draw_all, stacked_rollout
 from stochflow.stacking.together import Together
 from stochflow.trainer import Trainer
@@ -40,8 +41,9 @@ class StackedTrainer:
         self._network = StackedNetwork([learner.network for learner in learners])
         self._dynamics = StackedDynamics(self.trainers)
         self._descent = StackedDescent(
-            self._network.weights, [learner.network for learner in learners], [trainer.descent for trainer in trainers]
+            self._network.weights, learners[0].network, [trainer.descent for trainer in trainers]
         )
+        self._moved = math.inf
         self._objective = make_stacked_objective(
             Together(learners, self._network, self._dynamics), [trainer.objective for trainer in self.trainers]
         )
@@ -66,20 +68,22 @@ class StackedTrainer:
         records = self._dynamics.fit(fresh, progress)
         learning_rate = config.learning_rate * learning_rate_factor(progress, config.warmup)
         names: list[str] = []
-        updates: list[Tensor] = []
+        updates: list[Array] = []
         for terms in self._objective.updates(fresh, first.step, progress):
             names = list(terms)
             updates.append(self._checked(terms))
-            if terms["loss"].requires_grad:
-                terms["loss"].sum().backward()
-            self._network.descend(self._descent, learning_rate)
+            loss = terms["loss"]
+            if isinstance(loss, Tensor) and loss.requires_grad:
+                loss.sum().backward()
+                self._network.weights.take_gradients()
+            self._descend(learning_rate)
         self._require_finite_weights()
-        means = torch.stack(updates).sum(dim=0) / len(updates)  # [terms, runs]
+        means = np.add.reduce(updates) / len(updates)  # [terms, runs]
         # what a step took is shared out: all runs together take as long as their records say
         seconds = (time.perf_counter() - started) / len(self.trainers)
         return [
             trainer.advance(batch, learning_rate, seconds, record | dict(zip(names, column.tolist(), strict=True)))
-            for trainer, batch, record, column in zip(self.trainers, fresh, records, means.unbind(1), strict=True)
+            for trainer, batch, record, column in zip(self.trainers, fresh, records, means.T, strict=True)
         ]
 
     def settle(self) -> None:
@@ -94,25 +98,38 @@ class StackedTrainer:
         shape = (size, learner.network.length)
         runs = [trainer.learner.generators for trainer in self.trainers]
         draws = draw_all(runs, first.channel, shape, first.exploration.restarts, dtype)
-        walks = stacked_rollout(sampler, first.channel, draws, first.exploration)
+        judge = first.objective.reads_behaviour
+        walks = stacked_rollout(sampler, first.channel, draws, first.exploration, judge)
         columns = zip(*(column.unbind() for column in vars(walks).values()), strict=True)
         return [trainer.keep(Walk(*each)) for trainer, each in zip(self.trainers, columns, strict=True)]
 
-    def _checked(self, terms: TensorTerms) -> Tensor:
-        """The terms as one tensor, [terms, runs], once all of them are known to be finite."""
-        values = torch.stack([term.detach() for term in terms.values()])
-        if not bool(torch.isfinite(values).all()):
-            for run, trainer in enumerate(self.trainers):
-                self._blame(trainer, {name: term[run] for name, term in terms.items()})
+    def _descend(self, learning_rate: float) -> None:
+        """Move all weights against the gradients of one batch."""
+        norms = self._descent.clip(self._network.read)
+        self._checked({"norm of the gradient": norms})
+        self._moved += learning_rate if norms.max() < LARGE else math.inf
+        self._descent.step(learning_rate, self._network.read)
+        self._network.forget()
+
+    def _checked(self, terms: StackedTerms) -> Array:
+        """The terms as one array, [terms, runs], once all of them are known to be finite."""
+        values = np.array([term.detach().numpy() if isinstance(term, Tensor) else term for term in terms.values()])
+        if not np.isfinite(values).all():
+            for trainer, column in zip(self.trainers, values.T, strict=True):
+                self._blame(trainer, dict(zip(terms, column.tolist(), strict=True)))
         return values
 
     def _require_finite_weights(self) -> None:
-        sums = torch.stack([weight.detach().flatten(1).sum(dim=1) for weight in self._network.weights.values()])
-        self._checked({"sum of all weights": sums.sum(dim=0)})
+        """See `Descent.require_finite`."""
+        if self._moved >= FAR:
+            parameters = self._network.parameters.values()
+            sums = torch.stack([weight.detach().flatten(1).sum(dim=1) for weight in parameters])
+            self._checked({"sum of all weights": sums.sum(dim=0)})
+            self._moved = 0.0
 
-    def _blame(self, trainer: Trainer, terms: TensorTerms) -> None:
+    def _blame(self, trainer: Trainer, terms: Record) -> None:
         try:
-            require_finite(terms)
+            finite_numbers(terms)
         except NumericsError as error:
             raise NumericsError(f"seed {trainer.learner.config.seed}: {error}") from None
 

@@ -3,58 +3,74 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from stochflow.models.trunk import NORM_EPSILON
 
-_layer_norm = torch.ops.aten.native_layer_norm.default
-_layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
-_gelu, _gelu_backward = torch.ops.aten.gelu.default, torch.ops.aten.gelu_backward.default
+_gelu_into, _gelu_backward_into = torch.ops.aten.gelu.out, torch.ops.aten.gelu_backward.grad_input
 
 
-def stacked_activations(sums: Tensor, weights: Sequence[Tensor]) -> list[Tensor]:
-    """Everything the layers make of sums [runs, rows, width], their features last.
+def stacked_widths(width: int, num_layers: int) -> list[int]:
+    """Columns of everything that `stacked_activations` writes."""
+    return [1, *[width] * (3 + 2 * num_layers)]
+
+
+def stacked_activations(sums: Tensor, weights: Sequence[Tensor], into: Sequence[Tensor]) -> None:
+    """Write everything the layers make of sums [runs, rows, width], their features last.
 
     Args:
-        weights: scale and shift of the norm, [runs, width]; then W and b of every layer, [runs, width, width] and
-            [runs, width].
-
-    Returns:
-        mean and 1/deviation, [runs, rows, 1]; then the standardised sums, norm(sums), h₀; then W_i·h_i + b_i and
-        h_{i+1} of every layer, [runs, rows, width] each.
+        weights: scale and shift of the norm, [runs, 1, width]; then W and b of every layer, [runs, width, width] and
+            [runs, 1, width].
+        into: for 1/spread of the norm, [runs, rows, 1]; the standardised sums, norm(sums), h₀; then W_i·h_i + b_i and
+            h_{i+1} of every layer, [runs, rows, width] each.
     """
-    scale, shift, *layers = weights
-    standard, mean, deviation = _layer_norm(sums, sums.shape[-1:], None, None, NORM_EPSILON)
-    normed = torch.addcmul(shift.unsqueeze(1), standard, scale.unsqueeze(1))
-    made = [mean, deviation, standard, normed, _gelu(normed)]
-    for weight, bias in zip(layers[::2], layers[1::2], strict=True):
-        inner = torch.baddbmm(bias.unsqueeze(1), made[-1], weight.mT)
-        made += [inner, made[-1] + _gelu(inner)]
-    return made
+    inverse, standard, normed, hidden = into[:4]
+    # by hand: the norm of torch knows no weights by run, and takes twice the time
+    torch.sum(sums, dim=-1, keepdim=True, out=inverse)
+    numbers, width = inverse.numpy(), sums.shape[-1]
+    numbers /= width
+    torch.sub(sums, inverse, out=standard)
+    torch.linalg.vector_norm(standard, dim=-1, keepdim=True, out=inverse)
+    numbers[:] = 1.0 / np.sqrt(numbers * numbers / width + NORM_EPSILON)
+    standard.mul_(inverse)
+    torch.addcmul(weights[1], standard, weights[0], out=normed)
+    _gelu_into(normed, out=hidden)
+    for weight, bias, inner, following in zip(weights[2::2], weights[3::2], into[4::2], into[5::2], strict=True):
+        torch.baddbmm(bias, hidden, weight.mT, out=inner)
+        torch.add(hidden, _gelu_into(inner, out=following), out=following)
+        hidden = following
 
 
 def stacked_gradients(
-    grad: Tensor, sums: Tensor, weights: Sequence[Tensor], made: Sequence[Tensor]
-) -> tuple[Tensor, list[Tensor]]:
-    """The gradient in the sums, [runs, rows, width], and in the weights, from that in the features.
+    grad: Tensor, weights: Sequence[Tensor], made: Sequence[Tensor], into: Sequence[Tensor], spare: Tensor
+) -> None:
+    """Write the gradient in the weights, and turn that in the features into that in the sums.
 
     Args:
-        made: what `stacked_activations` made of the sums with these weights.
+        grad: in the features, afterwards in the sums, [runs, rows, width].
+        weights: those of `stacked_activations`.
+        made: what it wrote.
+        into: one tensor per weight, of its shape.
+        spare: room of the shape of `grad`.
     """
-    mean, deviation, standard, normed, *hidden = made
-    found: list[Tensor] = []
-    for weight, before, inner in zip(weights[-2:1:-2], hidden[-3::-2], hidden[-2::-2], strict=True):
-        behind = _gelu_backward(grad, inner)
-        found = [torch.bmm(behind.mT, before), behind.sum(dim=1), *found]
-        grad = torch.baddbmm(grad, behind, weight)
-    grad = _gelu_backward(grad, normed)
-    norms = [(grad * standard).sum(dim=1), grad.sum(dim=1)]
-    in_sums, _, _ = _layer_norm_backward(
-        grad * weights[0].unsqueeze(1), sums, sums.shape[-1:], mean, deviation, None, None, [True, False, False]
-    )
-    return in_sums, [*norms, *found]
+    inverse, standard, normed, *hidden = made
+    layers = zip(weights[-2:1:-2], into[-2:1:-2], into[-1:2:-2], hidden[-3::-2], hidden[-2::-2], strict=True)
+    for weight, into_weight, into_bias, before, inner in layers:
+        behind = _gelu_backward_into(grad, inner, grad_input=spare)
+        torch.bmm(before.mT, behind, out=into_weight.mT)  # column by column, as the weights are in memory
+        torch.sum(behind, dim=1, keepdim=True, out=into_bias)
+        grad.baddbmm_(behind, weight)
+    _gelu_backward_into(grad, normed, grad_input=grad)
+    scale, width = weights[0], grad.shape[-1]
+    torch.mul(grad, standard, out=spare)
+    torch.sum(spare, dim=1, keepdim=True, out=into[0])
+    torch.sum(grad, dim=1, keepdim=True, out=into[1])
+    # with g = grad·scale: (g − mean g − standard·mean(g·standard))/spread
+    mean, stretch = (torch.bmm(each, scale.mT) for each in (grad, spare))
+    grad.mul_(scale).sub_(mean, alpha=1.0 / width).addcmul_(standard, stretch, value=-1.0 / width).mul_(inverse)
 
 
 class StackedTrunk(torch.autograd.Function):
@@ -63,14 +79,17 @@ class StackedTrunk(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, sums: Tensor, *weights: Tensor) -> Tensor:
         """[runs, rows, width] → the same; see `stacked_activations`."""
-        made = stacked_activations(sums, weights)
-        ctx.save_for_backward(sums, *weights, *made)
+        widths = stacked_widths(sums.shape[-1], len(weights) // 2 - 1)
+        made = [sums.new_empty(*sums.shape[:2], width) for width in widths]
+        stacked_activations(sums, weights, made)
+        ctx.save_for_backward(*weights, *made)
         ctx.num_weights = len(weights)
         return made[-1].view_as(made[-1])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        sums, *saved = ctx.saved_tensors
-        before, found = stacked_gradients(grad, sums, saved[: ctx.num_weights], saved[ctx.num_weights :])
-        return before, *found
+        weights, made = ctx.saved_tensors[: ctx.num_weights], ctx.saved_tensors[ctx.num_weights :]
+        into, before = [torch.empty_like(weight) for weight in weights], grad.clone()
+        stacked_gradients(before, weights, made, into, torch.empty_like(before))
+        return before, *into
