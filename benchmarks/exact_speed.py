@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from stochflow.api import resolve_config
 from stochflow.enumerated.tree import attainable_optimum
 from stochflow.experiment import build, crossed, torch_threads
@@ -42,6 +44,8 @@ def print_model(name: str, model: dict[str, Any], repeats: int) -> None:
     experiment = build(resolve_config([{"model": model, "channel": {"noise": 0.25}}]))
     truth, policy = experiment.truth, experiment.policy
     assert truth is not None
+    with torch.no_grad():  # a head of zeros, as before training, would not be asked
+        experiment.network.policy_head.weight.normal_(std=0.1, generator=torch.Generator().manual_seed(0))
     truth.judge(policy)  # the first call reads the table and solves the optimum
     print(f" {name}")
     report("sweep", lambda: truth.log_probs(policy), repeats)
