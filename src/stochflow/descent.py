@@ -43,7 +43,7 @@ class Descent:
         self._parameters = parameters
         self._shapes = [(weight.shape, weight.stride()) for weight in parameters]
         # every parameter begins where a cache line does, as it would by itself
-        total = sum(_padded(weight.numel()) for weight in parameters)
+        total = sum(padded(weight.numel()) for weight in parameters)
         first = parameters[0].detach()
         self._flat, self._gradient, self._first, self._second = (first.new_zeros(total) for _ in range(4))
         self._num_steps = torch.zeros(())
@@ -64,7 +64,7 @@ class Descent:
 
     def _parts(self, flat: Tensor) -> list[Tensor]:
         """What belongs to each parameter, in its shape and order in memory."""
-        parts = flat.split([_padded(shape.numel()) for shape, _ in self._shapes])
+        parts = flat.split([padded(shape.numel()) for shape, _ in self._shapes])
         return [part.as_strided(shape, stride) for part, (shape, stride) in zip(parts, self._shapes, strict=True)]
 
     def step(self, loss: Tensor | float, learning_rate: float) -> None:
@@ -139,7 +139,8 @@ class Descent:
         self._num_steps = (counts[0].clone() if counts else torch.zeros(())).to(like.device)
 
 
-def _padded(num: int) -> int:
+def padded(num: int) -> int:
+    """So many numbers and as few more that what follows begins with a cache line."""
     return -(-num // _CACHE_LINE) * _CACHE_LINE
 
 

@@ -81,7 +81,7 @@ class StochflowSktimeForecaster(BaseForecaster):  # type: ignore[misc]  # sktime
         super().__init__()
         self._y = self._X = None  # sktime looks here when it is told to remember
 
-    def _fit(self, y: Any, X: pd.DataFrame | None = None, fh: Any = None) -> "StochflowSktimeForecaster":  # noqa: N803
+    def _fit(self, y: Any, X: pd.DataFrame | None = None, fh: Any = None) -> "StochflowSktimeForecaster":  # noqa: N803  # sktime's name
         self._cur_y, self._cur_X = y, X
         horizon = self.horizon
         if horizon is None:
@@ -100,7 +100,7 @@ class StochflowSktimeForecaster(BaseForecaster):  # type: ignore[misc]  # sktime
     def _update(
         self,
         y: Any,
-        X: pd.DataFrame | None = None,  # noqa: N803
+        X: pd.DataFrame | None = None,  # noqa: N803  # sktime's name
         update_params: bool = True,
     ) -> "StochflowSktimeForecaster":
         before = self._cur_X
@@ -110,28 +110,28 @@ class StochflowSktimeForecaster(BaseForecaster):  # type: ignore[misc]  # sktime
         self.forecaster_.update(self._table())
         return self
 
-    def _predict(self, fh: Any, X: pd.DataFrame | None = None) -> Any:  # noqa: N803
+    def _predict(self, fh: Any, X: pd.DataFrame | None = None) -> Any:  # noqa: N803  # sktime's name
         drawn = self._draws(fh, X)
         return pd.Series(np.median(drawn, axis=0), index=drawn.columns, name=self._cur_y.name)
 
-    def _predict_quantiles(self, fh: Any, X: pd.DataFrame | None, alpha: Sequence[float]) -> pd.DataFrame:  # noqa: N803
+    def _predict_quantiles(self, fh: Any, X: pd.DataFrame | None, alpha: Sequence[float]) -> pd.DataFrame:  # noqa: N803  # sktime's name
         drawn = self._draws(fh, X)
         names = self._get_columns(method="predict_quantiles", alpha=alpha)
         return pd.DataFrame(np.quantile(drawn, alpha, axis=0).T, index=drawn.columns, columns=names)
 
-    def _predict_var(self, fh: Any, X: pd.DataFrame | None = None, cov: bool = False) -> pd.DataFrame:  # noqa: N803
+    def _predict_var(self, fh: Any, X: pd.DataFrame | None = None, cov: bool = False) -> pd.DataFrame:  # noqa: N803  # sktime's name
         drawn = self._draws(fh, X)
         if cov:
             return drawn.cov()
         return pd.DataFrame(drawn.var().to_numpy()[:, None], index=drawn.columns, columns=self._get_varnames())
 
-    def _predict_proba(self, fh: Any, X: pd.DataFrame | None, marginal: bool = True) -> Any:  # noqa: N803
+    def _predict_proba(self, fh: Any, X: pd.DataFrame | None, marginal: bool = True) -> Any:  # noqa: N803  # sktime's name
         drawn = self._draws(fh, X)
         rows = pd.MultiIndex.from_product([drawn.index, drawn.columns])
         samples = pd.DataFrame(drawn.to_numpy().reshape(-1, 1), index=rows, columns=self._get_varnames())
         return extra("skpro.distributions", "sktime").Empirical(samples, time_indep=marginal)
 
-    def _draws(self, fh: Any, X: pd.DataFrame | None) -> pd.DataFrame:  # noqa: N803
+    def _draws(self, fh: Any, X: pd.DataFrame | None) -> pd.DataFrame:  # noqa: N803  # sktime's name
         """Values of every path at the times of `fh`, [num_paths, steps]."""
         index, horizon = fh.to_absolute_index(self.cutoff), _furthest(fh, self.cutoff)
         features = None
@@ -158,7 +158,7 @@ class StochflowSktimeForecaster(BaseForecaster):  # type: ignore[misc]  # sktime
         given = _features(self._cur_X, self._cur_X.columns, y.index)
         return self._frame(given.reindex(y.index)).assign(y=y.to_numpy())
 
-    def _frame(self, X: pd.DataFrame) -> pd.DataFrame:  # noqa: N803
+    def _frame(self, X: pd.DataFrame) -> pd.DataFrame:  # noqa: N803  # sktime's name
         """The table of the features; their columns are numbered, as any name may be taken."""
         features = X.set_axis(self.forecaster_.columns.future, axis=1)
         return features.assign(ds=self._times(X.index)).reset_index(drop=True)
@@ -179,7 +179,7 @@ class StochflowSktimeForecaster(BaseForecaster):  # type: ignore[misc]  # sktime
         ]
 
 
-def _features(X: pd.DataFrame | None, names: pd.Index, index: pd.Index) -> pd.DataFrame:  # noqa: N803
+def _features(X: pd.DataFrame | None, names: pd.Index, index: pd.Index) -> pd.DataFrame:  # noqa: N803  # sktime's name
     """The columns of X that `fit` saw; raises a DataError unless it has them and a row for every time of `index`."""
     if X is None:
         raise DataError(f"there is no X, but fit had one; give {names_list(map(str, names))} for the same times")

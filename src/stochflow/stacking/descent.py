@@ -8,13 +8,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from stochflow.descent import Descent
+from stochflow.descent import Descent, padded
 
 Array = npt.NDArray[Any]
 
 _BETAS, _EPSILON = (0.9, 0.999), 1e-8  # those of torch.optim.Adam
 _NORM_MARGIN = 1e-6  # that of torch.nn.utils.clip_grad_norm_
-_CACHE_LINE = 16  # numbers
 _BLOCK = 2**17  # numbers of the table that are moved at once: their gradient stays in the cache
 
 
@@ -60,7 +59,7 @@ class StackedWeights:
         others = [name for name in named if name not in {table, *large, *small}]
         self._table, self._large, self._small = table, list(large), [*others, *small]
         self._shapes = {name: (weight.shape, weight.stride()) for name, weight in named.items()}
-        self._width = _padded(sum(named[name].numel() for name in self._small))  # of a run's small weights
+        self._width = padded(sum(named[name].numel() for name in self._small))  # of a run's small weights
         sizes = [self.num_runs * named[name].numel() for name in (table, *large)]
         self.num_in_table, num_behind = sizes[0], sum(sizes[1:]) + self.num_runs * self._width
         self.table_width, dtype = named[table].shape[-1], named[table].detach().numpy().dtype
@@ -219,7 +218,3 @@ def joined(views: Mapping[str, Tensor], names: Sequence[str]) -> Tensor:
     """Small weights that stand side by side as one; [runs, n, ...] each → [runs, Σn, ...]."""
     first, num = views[names[0]], sum(views[name].shape[1] for name in names)
     return first.as_strided((len(first), num, *first.shape[2:]), first.stride(), first.storage_offset())
-
-
-def _padded(num: int) -> int:
-    return -(-num // _CACHE_LINE) * _CACHE_LINE
