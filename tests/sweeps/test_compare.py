@@ -112,11 +112,21 @@ SourceFileLoader.exec_module = exec_module
 """
 
 
-def start(out: Path, *options: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+@pytest.fixture
+def hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file in which to name the step where runs of every process that is started from now on wait."""
+    file = tmp_path / "hold"
+    (tmp_path / "sitecustomize.py").write_text(HOLD, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{Path(stochflow.__file__).parents[1]}")
+    monkeypatch.setenv("HOLD", str(file))
+    return file
+
+
+def start(out: Path, *options: str) -> subprocess.Popen[str]:
     """`stochflow compare` in a process group of its own, so that a signal to the group reaches nobody else."""
     command = [sys.executable, "-m", "stochflow", "compare", *OPTIONS, "--out", str(out), *options]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, **pipes, text=True, start_new_session=True, cwd=out.parent, env=env)
+    return subprocess.Popen(command, **pipes, text=True, start_new_session=True, cwd=out.parent)
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str] | None = None) -> None:
@@ -228,14 +238,11 @@ def test_a_run_of_a_comparison_is_the_run_that_train_makes(undisturbed: Path, tm
 
 
 def test_a_comparison_that_is_killed_and_stopped_ends_like_an_undisturbed_one(
-    undisturbed: Path, tmp_path: Path, here: None
+    undisturbed: Path, tmp_path: Path, here: None, hold: Path
 ) -> None:
-    out, hold = tmp_path / "my sweep", tmp_path / "hold"
-    (tmp_path / "sitecustomize.py").write_text(HOLD, encoding="utf-8")
-    source = str(Path(stochflow.__file__).parents[1])
-    env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{source}", "HOLD": str(hold)}
+    out = tmp_path / "my sweep"
     hold.write_text("7", encoding="utf-8")
-    process = start(out, env=env)
+    process = start(out)
     wait_for(lambda: steps_made(out) == 14, process)  # two runs at step 7 each, with a checkpoint of step 5
     workers = [usage["pid"] for run in out.glob("runs/*") if (usage := worker_of(run))]
     assert len(workers) == 2
@@ -246,7 +253,7 @@ def test_a_comparison_that_is_killed_and_stopped_ends_like_an_undisturbed_one(
     assert len(table_of(out)) == 0  # not one has finished, and the table can be read
 
     hold.write_text("9", encoding="utf-8")
-    process = start(out, env=env)
+    process = start(out)
     wait_for(lambda: steps_made(out) == 18, process)  # the same two, from step 5 to step 9
     os.killpg(process.pid, signal.SIGINT)  # to parent and workers, as Ctrl-C in a terminal
     wait_for((out / ".stop").exists, process)
@@ -401,7 +408,10 @@ def jobs_of(out: Path) -> list[Job]:
     return [Job(str(out), run.name, run.config.model_dump(mode="json")) for run in plan(spec)]
 
 
-def test_the_longest_run_comes_first_and_goes_on_when_its_worker_is_killed(undisturbed: Path, tmp_path: Path) -> None:
+def test_the_longest_run_comes_first_and_goes_on_when_its_worker_is_killed(
+    undisturbed: Path, tmp_path: Path, hold: Path
+) -> None:
+    hold.write_text("7", encoding="utf-8")  # so that it cannot end before it is killed
     short, long = jobs_of(tmp_path / "sweep")[1:3]
     killed: list[int] = []
     outcomes = []
@@ -412,6 +422,7 @@ def test_the_longest_run_comes_first_and_goes_on_when_its_worker_is_killed(undis
             if usage and not killed:
                 os.kill(usage["pid"], signal.SIGKILL)
                 killed.append(usage["pid"])
+                hold.unlink()
     assert outcomes == [(long.name, "finished"), (short.name, "finished")]
     usage = worker_of(long.path)
     assert usage is not None
@@ -422,7 +433,8 @@ def test_the_longest_run_comes_first_and_goes_on_when_its_worker_is_killed(undis
         assert found.summary.model_dump(exclude={"seconds"}) == expected.summary.model_dump(exclude={"seconds"})
 
 
-def test_a_run_whose_worker_always_dies_is_given_up(tmp_path: Path) -> None:
+def test_a_run_whose_worker_always_dies_is_given_up(tmp_path: Path, hold: Path) -> None:
+    hold.write_text("7", encoding="utf-8")
     job = jobs_of(tmp_path / "sweep")[0]
     outcomes = []
     with LocalEngine(jobs=1, retries=0) as engine:
@@ -469,25 +481,22 @@ def test_progress_is_read_from_the_run_directories(undisturbed: Path, tmp_path: 
     assert watch.state(names).running == {}
 
 
-def test_a_ray_cluster_with_a_killed_worker_gives_the_same_table(undisturbed: Path, tmp_path: Path) -> None:
+def test_a_ray_cluster_with_a_killed_worker_gives_the_same_table(
+    undisturbed: Path, tmp_path: Path, hold: Path
+) -> None:
     out = tmp_path / "sweep"
+    hold.write_text("7", encoding="utf-8")
     process = start(out, "--engine", "ray")
-    victims: list[Path] = []
-
-    def caught_in_the_middle() -> bool:
-        for run in out.glob("runs/*"):
-            if worker_of(run) and not (run / "summary.json").exists():
-                victims.append(run)
-        return bool(victims)
-
-    wait_for(caught_in_the_middle, process)
-    usage = worker_of(victims[0])
+    wait_for(lambda: steps_made(out) == 14, process)
+    victim = next(run for run in out.glob("runs/*") if worker_of(run))
+    usage = worker_of(victim)
     assert usage is not None
     os.kill(usage["pid"], signal.SIGKILL)
+    hold.unlink()
     printed, err = process.communicate(timeout=200)
     assert (process.returncode, err) == (0, "")
     assert "4 runs in " in printed
-    usage = worker_of(victims[0])
+    usage = worker_of(victim)
     assert usage is not None
     assert usage["sessions"] == 2
     assert_same_results(out, undisturbed)
