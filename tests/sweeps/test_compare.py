@@ -481,9 +481,7 @@ def test_progress_is_read_from_the_run_directories(undisturbed: Path, tmp_path: 
     assert watch.state(names).running == {}
 
 
-def test_a_ray_cluster_with_a_killed_worker_gives_the_same_table(
-    undisturbed: Path, tmp_path: Path, hold: Path
-) -> None:
+def test_a_ray_cluster_with_a_killed_worker_gives_the_same_table(undisturbed: Path, tmp_path: Path, hold: Path) -> None:
     out = tmp_path / "sweep"
     hold.write_text("7", encoding="utf-8")
     process = start(out, "--engine", "ray")
