@@ -129,11 +129,43 @@ def test_a_stack_that_was_stopped_goes_on_to_the_same_end(
     monkeypatch.setattr(Meter, "listen", listen)
     outcome = execute(stack)
     assert [part.status for part in outcome.parts] == ["interrupted"] * 3
-    assert stochflow.load(stack.jobs[0].path).summary.steps == 7
+    assert stochflow.load(stack.jobs[0].path).summary.steps == 8  # after 16 updates nothing waits
     stop.unlink()
     monkeypatch.undo()
     assert execute(stack).status == "finished"
     pd.testing.assert_frame_equal(reached(stack), undisturbed, check_exact=False, rtol=1e-4, atol=1e-5)
+
+
+def test_a_stack_whose_rows_wait_stops_where_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {
+        "optimiser": {"batch_size": 4},
+        "model": {"width": 8},
+        "evaluation": {"num_samples": 10, "every": 1.0},
+        "checkpoint_every": 0.5,
+    }
+    spec = SweepConfig(methods=["sgfn-kl-trajectory"], seeds=2, noise=[0.1], trajectories=160, settings=settings)
+    undisturbed, stopped = (
+        Stack(tuple(Job(str(tmp_path / name), run.name, run.config.model_dump(mode="json")) for run in plan(spec)))
+        for name in ("undisturbed", "stopped")
+    )
+    for name in ("undisturbed", "stopped"):
+        (tmp_path / name / RUNS).mkdir(parents=True)
+    assert execute(undisturbed).status == "finished"
+    stop = tmp_path / "stopped" / STOP
+
+    def listen(self: Meter, record: dict[str, float], progress: float) -> None:
+        if record["step"] == 22:
+            stop.touch()
+
+    monkeypatch.setattr(Meter, "listen", listen)
+    execute(stopped)
+    assert stochflow.load(stopped.jobs[0].path).summary.steps == 36  # 16 updates after the checkpoint of step 20
+    stop.unlink()
+    monkeypatch.undo()
+    assert execute(stopped).status == "finished"
+    for before, after in zip(undisturbed.jobs, stopped.jobs, strict=True):
+        expected, found = (stochflow.load(job.path).metrics.drop(columns="seconds") for job in (before, after))
+        pd.testing.assert_frame_equal(found, expected, check_exact=True)
 
 
 def test_runs_that_stand_at_different_steps_come_together_where_they_can(

@@ -9,12 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from stochflow.descent import Descent, padded
+from stochflow.stacking.waiting import BETAS, WaitingTable, adam
 
 Array = npt.NDArray[Any]
 
-_BETAS, _EPSILON = (0.9, 0.999), 1e-8  # those of torch.optim.Adam
 _NORM_MARGIN = 1e-6  # that of torch.nn.utils.clip_grad_norm_
-_BLOCK = 2**17  # numbers of the table that are moved at once: their gradient stays in the cache
 
 
 class RowGradient(NamedTuple):
@@ -26,7 +25,7 @@ class RowGradient(NamedTuple):
         owners: to which run each row belongs, [num].
     """
 
-    rows: Tensor
+    rows: npt.NDArray[np.int64]
     values: Tensor
     owners: npt.NDArray[np.int64]
 
@@ -41,7 +40,7 @@ class StackedWeights:
     Attributes:
         parameters: leaves of autograd, [runs, ...], by name.
         num_in_table: numbers of all tables together.
-        table_width: numbers of a row.
+        table: the tables of all runs with their moments.
         gradient: of all weights behind the table.
         moments: the two of Adam, of all weights.
     """
@@ -62,9 +61,11 @@ class StackedWeights:
         self._width = padded(sum(named[name].numel() for name in self._small))  # of a run's small weights
         sizes = [self.num_runs * named[name].numel() for name in (table, *large)]
         self.num_in_table, num_behind = sizes[0], sum(sizes[1:]) + self.num_runs * self._width
-        self.table_width, dtype = named[table].shape[-1], named[table].detach().numpy().dtype
+        width, dtype = named[table].shape[-1], named[table].detach().numpy().dtype
         # made by numpy, which asks for large pages of memory
         self.values, *self.moments = (torch.from_numpy(np.zeros(sizes[0] + num_behind, dtype)) for _ in range(3))
+        tables = (flat[: sizes[0]].view(-1, width) for flat in (self.values, *self.moments))
+        self.table = WaitingTable(next(tables), list(tables))
         self.gradient = torch.from_numpy(np.zeros(num_behind, dtype))
         matrices, rest = self.gradient.split([sum(sizes[1:]), self.num_runs * self._width])
         self._matrices = matrices.view(len(large), self.num_runs, -1) if large else None
@@ -150,16 +151,8 @@ class StackedDescent:
             for run, state in enumerate(states):
                 for number, name in enumerate(self._order) if state else ():
                     views[name][run] = state[f"{number}.{kind}"]
-        tables = (flat[: weights.num_in_table] for flat in weights.moments)
-        self._table_moments = [table.view(-1, weights.table_width) for table in tables]
-        self._blocks = [self._in_blocks(flat) for flat in (weights.values, *weights.moments)]
-        nothing = torch.zeros_like(self._blocks[0][0])
-        self._gradients = [*(nothing[: len(block)] for block in self._blocks[0][:-1]), weights.gradient]
-
-    def _in_blocks(self, flat: Tensor) -> list[Tensor]:
-        """The table in blocks, then everything behind it."""
-        num = self._weights.num_in_table
-        return [*flat[:num].split(_BLOCK), flat[num:]]
+        values, *moments = (flat[weights.num_in_table :] for flat in (weights.values, *weights.moments))
+        self._behind = [values, weights.gradient, *moments]  # the table
 
     def clip(self, read: RowGradient | None = None) -> Array:
         """Scale the gradient of every run to at most the clip; returns the norms before, [runs].
@@ -178,33 +171,22 @@ class StackedDescent:
         Args:
             read: the gradient of the table.
         """
+        table = self._weights.table
         if read is not None:
             # β·(m + g·(1 − β)/β) = β·m + (1 − β)·g: with this in the moments, the table moves as if it had no gradient,
             # and none of its size has to be written, read and cleared
-            terms = read.values, read.values.square()
-            for moment, term, beta in zip(self._table_moments, terms, _BETAS, strict=True):
-                moment.index_add_(0, read.rows, term, alpha=(1.0 - beta) / beta)
-        # what torch.optim.Adam calls in the end; a weight without a gradient does not move: its moments are zero
+            rows = torch.from_numpy(table.use(read.rows))
+            for moment, term, beta in zip(table.parts[1:], (read.values, read.values.square()), BETAS, strict=True):
+                moment.index_add_(0, rows, term, alpha=(1.0 - beta) / beta)
+        blocks = table.step(int(self._num_steps), learning_rate)
         self._num_steps += 1
-        values, first, second = self._blocks
-        torch._fused_adam_(
-            values,
-            self._gradients,
-            first,
-            second,
-            [],
-            [self._num_steps] * len(values),
-            lr=learning_rate,
-            beta1=_BETAS[0],
-            beta2=_BETAS[1],
-            eps=_EPSILON,
-            weight_decay=0.0,
-            amsgrad=False,
-            maximize=False,
-        )
+        # a weight without a gradient does not move: its moments are zero
+        columns = [[*column, behind] for column, behind in zip(blocks, self._behind, strict=True)]
+        adam(columns, self._num_steps, learning_rate)
 
     def settle(self) -> None:
         """Give the optimisers of the single runs their moments, so that a checkpoint of each is whole."""
+        self._weights.table.settle()
         first, second = (self._weights.views(flat) for flat in self._weights.moments)
         for run, descent in enumerate(self._descents):
             state = {}

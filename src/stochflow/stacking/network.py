@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
@@ -15,6 +14,7 @@ from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.prefixes import Numbers
 from stochflow.stacking.descent import RowGradient, StackedWeights, joined
 from stochflow.stacking.trunk import StackedTrunk
+from stochflow.stacking.waiting import WaitingTable
 
 _Take = Callable[[Numbers, Tensor], None]
 _TABLE = "body.embedding.weight"
@@ -27,8 +27,8 @@ class StackedNetwork:
     Attributes:
         single: the first of the networks; what does not depend on weights is asked of it.
         weights: those of all runs; the networks' own weights are views into them.
-        table: the embeddings of all runs, without gradient, [runs·rows, width].
-        firsts: the first row of each run in it, [runs, 1].
+        width: numbers of a feature.
+        firsts: the first row of each run in the table of all runs, [runs, 1].
         trunk: scale and shift of the norm, W and b of every layer, without gradient, [runs, n, width] each.
         heads: W and b of the heads for π, π_B and log F side by side, the same, [runs, n, width] and [runs, 1, n].
         into_trunk: the gradients of `trunk`.
@@ -47,11 +47,10 @@ class StackedNetwork:
         heads = [[f"{part}.{kind}" for part in _HEADS] for kind in _KINDS]
         self.weights = StackedWeights(networks, _TABLE, names[2::2], [*heads[0], *heads[1]])
         self.parameters = self.weights.parameters
-        self.table = self.parameters[_TABLE].detach().flatten(0, 1)  # a view
-        self._num_rows = len(self.table) // self.num_runs
-        self._room, self._numbers = torch.empty(0, self.table.shape[1]), np.zeros(len(self.table), np.int64)
+        num, self._num_rows, self.width = len(self.weights.table), *self.parameters[_TABLE].shape[1:]
+        self._room, self._numbers = self.weights.values.new_empty(0, self.width), np.zeros(num, np.int64)
         self._read: RowGradient | None = None
-        self.firsts = np.arange(0, len(self.table), self._num_rows)[:, None]
+        self.firsts = np.arange(0, num, self._num_rows)[:, None]
         values, gradients = self.weights.views(self.weights.values), self.weights.gradients
         self.trunk, self.into_trunk = ([_matrix(views[name]) for name in names] for views in (values, gradients))
         self.heads, self.into_heads = (
@@ -62,7 +61,7 @@ class StackedNetwork:
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.table.dtype
+        return self.weights.values.dtype
 
     @property
     def read(self) -> RowGradient | None:
@@ -72,6 +71,15 @@ class StackedNetwork:
     def forget(self) -> None:
         """Forget the gradient of the table: the weights have moved."""
         self._read = None
+
+    def sums(self) -> Numbers:
+        """Sums of all weights, [runs]: finite where all of them are; rows in use count beside what they were before."""
+        table = self.weights.table
+        others = [weight.detach().flatten(1).sum(dim=1) for weight in self.parameters.values()]
+        rows = table.parts[0].sum(dim=1).numpy()
+        in_use = np.bincount(table.rows_in_use // self._num_rows, rows, self.num_runs)
+        found: Numbers = torch.stack(others).sum(dim=0).numpy() + in_use
+        return found
 
     def rows(self, tokens: Tensor) -> Numbers:
         """Rows of all tables together for the k-mers that end at each position; [runs, batch, t] → [num_kmers, ...]."""
@@ -95,13 +103,13 @@ class StackedNetwork:
         places[distinct] = np.arange(len(distinct))
         which, read = torch.from_numpy(places[last]), flat[distinct]
         if len(self._room) < rows.size:
-            self._room = self.table.new_empty(rows.shape[0] * rows.shape[1], self.table.shape[1])
+            self._room = self.weights.values.new_empty(rows.size, self.width)
         gradient = self._room[: len(read)].zero_()
         for part in which.split(rows.shape[1]):
             gradient.index_add_(0, part, terms)
         owners = read // self._num_rows
         gradient.numpy()[(read == owners * self._num_rows).nonzero()[0]] = 0.0
-        self._read = RowGradient(torch.from_numpy(read), gradient, owners)
+        self._read = RowGradient(read, gradient, owners)
 
     def prefix_features(self, rows: Numbers) -> Tensor:
         """Features of all prefixes, the empty one first; [num_kmers, runs, batch, t] → [runs, batch, t + 1, width].
@@ -109,7 +117,7 @@ class StackedNetwork:
         The gradient of the embedding is written, not returned: a dense one per update would cost more than the layers.
         """
         start = self.parameters["body.start"]
-        sums: Tensor = _PrefixSums.apply(start, self.table, self.take, rows)  # type: ignore[no-untyped-call]  # torch
+        sums: Tensor = _PrefixSums.apply(start, self.weights.table, self.take, rows)  # type: ignore[no-untyped-call]  # torch
         features: Tensor = StackedTrunk.apply(sums.flatten(1, 2), *map(_matrix, self._trunk))  # type: ignore[no-untyped-call]  # torch
         return features.unflatten(1, sums.shape[1:3])
 
@@ -142,9 +150,9 @@ class _PrefixSums(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, start: Tensor, table: Tensor, take: _Take, rows: Numbers) -> Tensor:
+    def forward(ctx: Any, start: Tensor, table: WaitingTable, take: _Take, rows: Numbers) -> Tensor:
         ctx.rows, ctx.take = rows, take
-        terms = functional.embedding(torch.from_numpy(rows), table).sum(dim=0)
+        terms = torch.from_numpy(table.read(rows).sum(axis=0))
         starts = start[:, None, None].expand(-1, rows.shape[2], 1, -1)
         return torch.cat([starts, terms], dim=2).cumsum(dim=2)
 

@@ -49,7 +49,7 @@ class StackedSpace:
 
     def __init__(self, network: StackedNetwork, batch_size: int, num_levels: int) -> None:
         self.network, self.batch_size, self.num_levels = network, batch_size, num_levels
-        num_tokens, runs, width = network.single.num_tokens, network.num_runs, network.table.shape[1]
+        num_tokens, runs, width = network.single.num_tokens, network.num_runs, network.width
         num = min(num_complete_levels(num_tokens, network.body.length, batch_size), num_levels - 1)
         self.num_complete, self.num_apart = num, num_levels - 1 - num
         sizes = [num_tokens**level if level <= num else batch_size for level in range(num_levels)]
@@ -63,9 +63,8 @@ class StackedSpace:
         self.rows[:] = network.firsts  # which pads
         for level, columns in enumerate(self.complete, start=1):
             self.write_rows(level, columns)
-        self.table = network.table.numpy()
         widths = [width, *stacked_widths(width, len(network.body.layers)), network.heads[0].shape[1]]
-        self._buffers = [network.table.new_empty(runs, self.num_nodes, n) for n in widths]
+        self._buffers = [torch.empty(runs, self.num_nodes, n, dtype=network.dtype) for n in widths]
         self.sums, self.outputs = self._buffers[0].numpy(), self._buffers[-1].numpy()
         # gradients in the features and, on their way, in what was before them
         self.grad, self.spare = (torch.empty_like(self._buffers[0]) for _ in range(2))
@@ -107,7 +106,7 @@ class StackedRecorder:
 
     def _add(self, before: Array, indices: Sequence[Numbers], after: Array) -> None:
         """Write what comes before nodes and some rows of the table; [runs, nodes, width], [runs, nodes] per k."""
-        self._sum_up(before, [self._space.table.take(column, axis=0) for column in indices], after)
+        self._sum_up(before, self._network.weights.table.read_all(indices), after)
 
     def _sum_up(self, before: Array, terms: Sequence[Array], after: Array) -> None:
         if not terms:
@@ -164,7 +163,7 @@ class StackedRecorder:
         into[:] = rows[:, :, num : num + num_left]
         # before its first level, no k-mer of a length has ended
         firsts = [max(0, k - 1 - num) for k in self._network.body.kmers]
-        taken = [space.table.take(each[:, first:], axis=0) for each, first in zip(into, firsts, strict=True)]
+        taken = self._network.weights.table.read_all([each[:, at:] for each, at in zip(into, firsts, strict=True)])
         for level in range(num_left):
             before = levels[:, level - 1] if level else self._before_rows()
             terms = [each[:, level - first] for each, first in zip(taken, firsts, strict=True) if level >= first]

@@ -39,7 +39,7 @@ class Draws:
     """
 
     log_clocks: Array
-    outcomes: Tensor
+    outcomes: Array
     starts: Array
     anything: Array | None
 
@@ -64,7 +64,7 @@ def stacked_rollout(
             intended = (log_behaviour - draws.log_clocks[:, depth]).argmax(axis=-1)
             outcome = intended
             if channel.slip != 0.0:  # otherwise the world obeys
-                outcome = channel.outcomes(torch.from_numpy(intended), depth, draws.outcomes[:, depth]).numpy()
+                outcome = channel.realised(intended, depth, draws.outcomes[:, depth])
             if draws.anything is not None:
                 outcome = np.where(valid[..., depth], outcome, draws.anything[:, depth])
             sampler.advance(outcome)
@@ -109,4 +109,4 @@ def draw_all(
         for depth in range(length):
             clocks[run, depth].exponential_(generator=policy)
             anything[run, depth] = torch.randint(channel.num_tokens, (batch_size,), generator=policy).numpy()
-    return Draws(clocks.log_().numpy(), outcomes, starts, anything)
+    return Draws(clocks.log_().numpy(), outcomes.numpy(), starts, anything)

@@ -63,18 +63,20 @@ def run_stacked(parts: Sequence[Part], stop: Callable[[], bool]) -> None:
     parts = _with_one_truth(parts)
     trainers = [part.experiment.trainer for part in parts]
     config = parts[0].experiment.config
-    stack = StackedTrainer(trainers)
+    stack, judged_every = StackedTrainer(trainers), parts[0].experiment.judged_every
     with computing(config), ExitStack() as open_parts:
         for part in parts:
             open_parts.enter_context(closing(part.experiment))
             if part.experiment.trainer.step == 0:
                 part.directory.save_checkpoint(part.experiment.trainer.state_dict(), 0)
         untrained = [untrained_figures(part.experiment) if part.experiment.trainer.step == 0 else {} for part in parts]
-        while not stack.finished and not stop():
+        # some weights wait for their moves, and where they catch up decides how they are rounded: only at such a step a
+        # run may stop that shall go on as if it had not
+        while not stack.finished and not (stack.settled and stop()):
             before = stack.progress
             records = [record | start for record, start in zip(stack.train_step(), untrained, strict=True)]
             untrained = [{}] * len(parts)
-            if crossed(before, stack.progress, config.checkpoint_every):
+            if any(crossed(before, stack.progress, every) for every in (judged_every, config.checkpoint_every)):
                 stack.settle()
             for part, record in zip(parts, records, strict=True):
                 keep_step(part.experiment, part.directory, record, before)

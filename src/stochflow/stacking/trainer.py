@@ -5,7 +5,6 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from stochflow.descent import FAR, LARGE, Record, finite_numbers, learning_rate_factor
@@ -27,8 +26,8 @@ class StackedTrainer:
     """Takes all runs forward step by step.
 
     Every run keeps its own generators, memory, replay and counters, and draws from them what it would draw alone. Its
-    network's weights are views into stacks [runs, ...], so it can be judged and sampled from at any time. Before a
-    checkpoint call `settle`. A run that was part of a stack goes on alone only after it was restored from a
+    network's weights are views into stacks [runs, ...], of which some wait for their moves: call `settle` before a run
+    is judged, sampled from or kept. A run that was part of a stack goes on alone only after it was restored from a
     checkpoint.
 
     Args:
@@ -57,6 +56,11 @@ class StackedTrainer:
     def finished(self) -> bool:
         return self.trainers[0].finished
 
+    @property
+    def settled(self) -> bool:
+        """True where nothing waits, so that a run that ends here and goes on later is the same as one that goes on."""
+        return self._network.weights.table.settled
+
     def train_step(self) -> list[Record]:
         """Sample a batch of every run, learn from it, and say what happened; one record per run."""
         started = time.perf_counter()
@@ -78,6 +82,8 @@ class StackedTrainer:
                 self._network.weights.take_gradients()
             self._descend(learning_rate)
         self._require_finite_weights()
+        if self._network.weights.table.due:
+            self._network.weights.table.settle()
         means = np.add.reduce(updates) / len(updates)  # [terms, runs]
         # what a step took is shared out: all runs together take as long as their records say
         seconds = (time.perf_counter() - started) / len(self.trainers)
@@ -87,7 +93,7 @@ class StackedTrainer:
         ]
 
     def settle(self) -> None:
-        """Make every run's own state whole, as a checkpoint needs it."""
+        """Make every run's own state whole, as a checkpoint or a judgement needs it."""
         self._descent.settle()
         self._dynamics.settle()
 
@@ -122,9 +128,7 @@ class StackedTrainer:
     def _require_finite_weights(self) -> None:
         """See `Descent.require_finite`."""
         if self._moved >= FAR:
-            parameters = self._network.parameters.values()
-            sums = torch.stack([weight.detach().flatten(1).sum(dim=1) for weight in parameters])
-            self._checked({"sum of all weights": sums.sum(dim=0)})
+            self._checked({"sum of all weights": self._network.sums()})
             self._moved = 0.0
 
     def _blame(self, trainer: Trainer, terms: Record) -> None:

@@ -1,0 +1,199 @@
+"""A table of weights of which an update reads few rows: the others wait for their moves until somebody reads them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+Array = npt.NDArray[Any]
+Blocks = list[list[Tensor]]  # values, gradients and both moments
+
+BETAS, EPSILON = (0.9, 0.999), 1e-8  # those of torch.optim.Adam
+_BLOCK = 2**17  # numbers that are moved at once: their gradient of zeros stays in the cache
+_LATE = torch.tensor(1e9)  # after so many updates Adam corrects no moment
+_ALIKE = 1e-5  # relative variance of nodes that one can stand for: it errs by as much of a move, where √v is below ε
+_PATIENCE = 16  # updates after which all rows are due
+_SHARE = 0.5  # of the rows that may be in use: with more, it is as fast to move all
+
+
+class WaitingTable:
+    """The rows of all runs' tables with their moments.
+
+    Adam moves every row at every update, read or not, and writing a table that is larger than the cache takes longer
+    than everything else. Here rows that are read come into use: they stand in a piece of their own, and every update
+    moves them. The others wait. They catch up in one pass, when they are read or when all do in `settle`.
+
+    Args:
+        values: the weights, [rows, width].
+        moments: the two of Adam, [rows, width] each.
+    """
+
+    def __init__(self, values: Tensor, moments: Sequence[Tensor]) -> None:
+        self._whole = [values, *moments]
+        self._nothing = values.new_zeros(_BLOCK)
+        self._whole_blocks = self._in_blocks(self._whole)
+        most = int(_SHARE * len(values))
+        self._room = [torch.empty_like(each[:most]) for each in self._whole]
+        self._rows, self._num = np.empty(most, np.int64), 0  # that are in use, in their order
+        self._places = np.full(len(values), -1)  # theirs in the room; -1 for rows that wait
+        self._num_before, self._learning_rates = 0, list[float]()  # of the updates that are waited for
+        self._drifts: list[tuple[float, float]] | None = None  # theirs, once known
+        self._num_updates = 0  # since all rows were settled
+        self._all_in_use = False
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def settled(self) -> bool:
+        """True where no update was made since `settle`."""
+        return self._num_updates == 0
+
+    @property
+    def due(self) -> bool:
+        """True when it is time to `settle`."""
+        return self._num_updates >= _PATIENCE or self._all_in_use
+
+    def use(self, rows: Array) -> Array:
+        """Bring rows into use; returns where they stand in `parts`, [...] each."""
+        places = self._places.take(rows)
+        if not self._all_in_use and places.size and places.min() < 0:
+            self._join(np.unique(rows[places < 0]))
+            places = self._places.take(rows)
+        return rows if self._all_in_use else places
+
+    def read(self, rows: Array) -> Array:
+        """Values of rows, [...] → [..., width]."""
+        places = self.use(rows)
+        return self.parts[0].numpy().take(places, axis=0)
+
+    def read_all(self, columns: Sequence[Array]) -> list[Array]:
+        """Values of rows, [...] → [..., width] each; what comes into use does so at once."""
+        if columns:
+            self.use(np.concatenate([rows.ravel() for rows in columns]))
+        return [self.read(rows) for rows in columns]
+
+    @property
+    def rows_in_use(self) -> Array:
+        """[num]."""
+        return np.arange(len(self)) if self._all_in_use else self._rows[: self._num]
+
+    @property
+    def parts(self) -> list[Tensor]:
+        """Values and both moments of the rows in use, [num, width] each."""
+        return self._whole if self._all_in_use else [room[: self._num] for room in self._room]
+
+    def step(self, num_before: int, learning_rate: float) -> Blocks:
+        """What an update that follows so many has to move; the other rows wait for it."""
+        self._num_updates += 1
+        if self._all_in_use:
+            return self._whole_blocks
+        if not self._learning_rates:
+            self._num_before = num_before
+        self._learning_rates.append(learning_rate)
+        self._drifts = None
+        return self._in_blocks(self.parts)
+
+    def settle(self) -> None:
+        """Let all rows make the moves that they wait for."""
+        if self._learning_rates:
+            self._catch_up(self._whole_blocks)
+            self._learning_rates.clear()
+        rows = self._rows[: self._num]
+        for whole, part in zip(self._whole, self.parts, strict=True):
+            whole.numpy()[rows] = part.numpy()[: self._num]
+        self._places[rows] = -1
+        self._num = self._num_updates = 0
+        self._all_in_use = False
+
+    def _join(self, rows: Array) -> None:
+        first, last = self._num, self._num + len(rows)
+        if last > len(self._rows):
+            num_updates = self._num_updates
+            self.settle()
+            self._num_updates, self._all_in_use = num_updates, True
+            return
+        new = [room[first:last] for room in self._room]
+        for whole, part in zip(self._whole, new, strict=True):
+            whole.numpy().take(rows, axis=0, out=part.numpy(), mode="clip")  # other modes write to a copy first
+        if self._learning_rates:
+            self._catch_up(self._in_blocks(new))
+        self._places[rows], self._rows[first:last], self._num = np.arange(first, last), rows, last
+
+    def _in_blocks(self, parts: Sequence[Tensor]) -> Blocks:
+        values, first, second = (list(part.view(-1).split(_BLOCK)) for part in parts)
+        return [values, [self._nothing[: len(block)] for block in values], first, second]
+
+    def _catch_up(self, blocks: Blocks) -> None:
+        """Move rows as the updates that they wait for do."""
+        if self._drifts is None:
+            self._drifts = drift(self._num_before, self._learning_rates)
+        drifts = self._drifts
+        shrink = [beta ** (len(self._learning_rates) / len(drifts)) for beta in BETAS]
+        for number, (distance, margin) in enumerate(drifts, start=1):
+            # an update with other settings does it; after it, m and √v are so many times what they were at first
+            of_first, of_second = shrink[0] ** number, shrink[1] ** (number / 2)
+            adam(blocks, _LATE, distance * of_second / of_first, shrink, margin * of_second)
+
+
+def adam(
+    blocks: Blocks,
+    num_updates: Tensor,
+    learning_rate: float,
+    betas: Sequence[float] = BETAS,
+    epsilon: float = EPSILON,
+) -> None:
+    """Move weights: what torch.optim.Adam calls in the end.
+
+    Args:
+        num_updates: with this one.
+    """
+    values, gradients, first, second = blocks
+    torch._fused_adam_(
+        values,
+        gradients,
+        first,
+        second,
+        [],
+        [num_updates] * len(values),
+        lr=learning_rate,
+        beta1=betas[0],
+        beta2=betas[1],
+        eps=epsilon,
+        weight_decay=0.0,
+        amsgrad=False,
+        maximize=False,
+    )
+
+
+def drift(num_before: int, learning_rates: Sequence[float]) -> list[tuple[float, float]]:
+    """How far Adam moves a weight that has no gradient for some updates.
+
+    Its moments m and v only shrink, so after t updates the next ones, with learning rates r, move it by
+
+        Σ_j r_j·m·β₁ʲ/(1 − β₁ᵗ⁺ʲ) / (√(v·β₂ʲ/(1 − β₂ᵗ⁺ʲ)) + ε)  =  m·Σ_j w_j/(√v + ε·c_j)
+
+    The c_j are much alike, so a Gauss quadrature of this sum with two nodes, or later one, is as good as exact, also
+    where √v is as small as ε.
+
+    Returns:
+        The weights of the quadrature with ε times their nodes.
+    """
+    times = np.arange(1, len(learning_rates) + 1)
+    first, second = (1.0 - beta ** (times + num_before) for beta in BETAS)
+    nodes = np.sqrt(second / BETAS[1] ** times)
+    weights = np.array(learning_rates) * BETAS[0] ** times / first * nodes
+    total = weights.sum()
+    if total == 0.0:  # nothing moves
+        return [(0.0, EPSILON)]
+    # two steps of Lanczos: the Jacobi matrix of the measure, whose eigenvalues are the nodes
+    mean = (weights @ nodes) / total
+    spread = (weights @ (nodes - mean) ** 2) / total
+    if spread < _ALIKE * mean**2:
+        return [(float(total), EPSILON * float(mean))]
+    skew = (weights @ (nodes - mean) ** 3) / total
+    found, vectors = np.linalg.eigh([[mean, np.sqrt(spread)], [np.sqrt(spread), mean + skew / spread]])
+    return list(zip((total * vectors[0] ** 2).tolist(), (EPSILON * found).tolist(), strict=True))
