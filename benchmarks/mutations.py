@@ -54,7 +54,8 @@ class Mutation(NamedTuple):
     tests: str
 
 
-OBJECTIVES, GRAPHS = "tests/objectives", "tests/graph_training"
+OBJECTIVES, GRAPHS, STACKING = "tests/objectives", "tests/graph_training", "tests/stacking"
+WAITING = "stacking/waiting.py"
 BALANCE, DIVERGENCE, ENTROPY, PLANNED = (
     f"objectives/{name}.py" for name in ("balance", "divergence", "entropy", "planned")
 )
@@ -387,7 +388,7 @@ MUTATIONS = [
         DIVERGENCE,
         "np.full_like(residual, num_runs / len(residual))",
         "np.full_like(residual, 1 / len(residual))",
-        "tests/stacking",
+        STACKING,
     ),
     Mutation("π_B pulled as π", BALANCE, "pull_backward(-ratio", "pull_backward(ratio", OBJECTIVES),
     # on graphs
@@ -439,6 +440,39 @@ MUTATIONS = [
         "log_reward - learner.config.plan.bonus * paid",
         "log_reward",
         GRAPHS,
+    ),
+    # rows of a stack that wait
+    Mutation(
+        "rows that are read late make no moves",
+        WAITING,
+        "            self._catch_up(self._in_blocks(new))\n",
+        "            pass\n",
+        STACKING,
+    ),
+    Mutation(
+        "rows that are never read make no moves",
+        WAITING,
+        "            self._catch_up(self._whole_blocks)\n",
+        "",
+        STACKING,
+    ),
+    Mutation("moves of the update before", WAITING, "        self._drifts = None\n", "", STACKING),
+    Mutation("v shrinks like m", WAITING, "shrink[1] ** (number / 2)", "shrink[1] ** number", STACKING),
+    Mutation("no correction of m", WAITING, "BETAS[0] ** times / first * nodes", "BETAS[0] ** times * nodes", STACKING),
+    Mutation("rows stay in use", WAITING, "        self._places[rows] = -1\n", "", STACKING),
+    Mutation(
+        "a stack stops while rows wait",
+        "stacking/run.py",
+        "not (stack.settled and stop())",
+        "not stop()",
+        "tests/sweeps/test_stack.py",
+    ),
+    Mutation(
+        "a stack is kept while rows wait",
+        "stacking/descent.py",
+        "        self._weights.table.settle()\n",
+        "",
+        STACKING,
     ),
     # reward
     Mutation(
