@@ -468,6 +468,13 @@ MUTATIONS = [
         "tests/sweeps/test_stack.py",
     ),
     Mutation(
+        "a stack is judged while rows wait",
+        "stacking/run.py",
+        "for every in (judged_every, config.checkpoint_every)",
+        "for every in (config.checkpoint_every,)",
+        "tests/sweeps/test_stack.py",
+    ),
+    Mutation(
         "a stack is kept while rows wait",
         "stacking/descent.py",
         "        self._weights.table.settle()\n",

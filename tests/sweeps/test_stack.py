@@ -140,7 +140,7 @@ def test_a_stack_whose_rows_wait_stops_where_nothing_is_lost(tmp_path: Path, mon
     settings = {
         "optimiser": {"batch_size": 4},
         "model": {"width": 8},
-        "evaluation": {"num_samples": 10, "every": 1.0},
+        "evaluation": {"num_samples": 10, "every": 0.3},
         "checkpoint_every": 0.5,
     }
     spec = SweepConfig(methods=["sgfn-kl-trajectory"], seeds=2, noise=[0.1], trajectories=160, settings=settings)
@@ -159,13 +159,17 @@ def test_a_stack_whose_rows_wait_stops_where_nothing_is_lost(tmp_path: Path, mon
 
     monkeypatch.setattr(Meter, "listen", listen)
     execute(stopped)
-    assert stochflow.load(stopped.jobs[0].path).summary.steps == 36  # 16 updates after the checkpoint of step 20
+    assert stochflow.load(stopped.jobs[0].path).summary.steps == 24  # at which it is judged
     stop.unlink()
     monkeypatch.undo()
     assert execute(stopped).status == "finished"
     for before, after in zip(undisturbed.jobs, stopped.jobs, strict=True):
         expected, found = (stochflow.load(job.path).metrics.drop(columns="seconds") for job in (before, after))
         pd.testing.assert_frame_equal(found, expected, check_exact=True)
+    alone = stochflow.train(config=undisturbed.jobs[0].config, out=tmp_path / "alone")
+    judged, expected = (run.metrics["regret"].dropna() for run in (stochflow.load(undisturbed.jobs[0].path), alone))
+    assert judged.index.tolist() == expected.index.tolist() == [11, 23, 35, 39]
+    assert judged.to_numpy() == pytest.approx(expected.to_numpy(), rel=1e-5)
 
 
 def test_runs_that_stand_at_different_steps_come_together_where_they_can(
