@@ -60,6 +60,7 @@ BALANCE, DIVERGENCE, ENTROPY, PLANNED = (
     f"objectives/{name}.py" for name in ("balance", "divergence", "entropy", "planned")
 )
 GRAPH_BALANCE, GRAPH_PLANNED = (f"graph_training/{name}.py" for name in ("balance", "planned"))
+STATES = "planning/states.py"
 TB, DB, WRITTEN = (f"objectives/{name}.py" for name in ("trajectory_balance", "detailed_balance", "written"))
 MUTATIONS = [
     # balance along a path
@@ -312,7 +313,34 @@ MUTATIONS = [
     Mutation("openness half learned", ENTROPY, "1.0 - 2.0 * entropies", "1.0 - entropies", OBJECTIVES),
     Mutation("entropy learns as a sum", WRITTEN, " + (log_scale * entropies)[..., None]", "", OBJECTIVES),
     # KL against the plan
-    Mutation("planned flows learn nothing", PLANNED, " + config.objective.flow_weight * flow_loss", "", OBJECTIVES),
+    Mutation(
+        "planned flows learn nothing",
+        PLANNED,
+        'divergence + config.flow_weight * flow_loss\n        terms = {"loss": loss',
+        'divergence\n        terms = {"loss": loss',
+        OBJECTIVES,
+    ),
+    Mutation(
+        "planned entropy learns nothing", PLANNED, "            if weighs:\n", "            if False:\n", OBJECTIVES
+    ),
+    Mutation("planned flows pulled by half", WRITTEN, "(2.0 * share) * pull", "share * pull", OBJECTIVES),
+    Mutation(
+        "every planned state pulls alike",
+        WRITTEN,
+        "weights[:, None] * self._policy * slopes",
+        "self._policy * slopes",
+        OBJECTIVES,
+    ),
+    Mutation(
+        "planned KL pulled through P̂ transposed", WRITTEN, "matrix.T, out=slopes", "matrix, out=slopes", OBJECTIVES
+    ),
+    Mutation(
+        "planned softmax without its pull",
+        WRITTEN,
+        "pull - self._policy * np.add.reduce(pull, axis=-1, keepdims=True)",
+        "pull",
+        OBJECTIVES,
+    ),
     Mutation(
         "the stop is not recalled",
         PLANNED,
@@ -341,7 +369,8 @@ MUTATIONS = [
         "self._nodes < len(table)",
         OBJECTIVES,
     ),
-    Mutation("draws weigh too much", PLANNED, "(total / num_rows)", "total", OBJECTIVES),
+    Mutation("draws weigh too much", STATES, "(total / num_rows)", "total", OBJECTIVES),
+    Mutation("what is drawn twice counts once", STATES, "counts * weights[0]", "0 * counts + weights[0]", OBJECTIVES),
     Mutation(
         "paid leaves of another plan unknown",
         PLANNED,

@@ -124,6 +124,7 @@ class Loop(ABC):
         for terms in self.updates(fresh, progress):
             logged.append(require_finite(terms))
             self.descent.step(terms["loss"], learning_rate)
+            del terms  # and with it the hold on the room that the next update needs
         self.descent.require_finite()
         learned = dynamics_record | _means(logged)
         return self.advance(fresh, learning_rate, time.perf_counter() - started, learned)

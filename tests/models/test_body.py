@@ -51,6 +51,29 @@ def test_rows_of_one_batch_may_have_different_depths(generator: torch.Generator)
     torch.testing.assert_close(body.sums_at(tokens, depths), expected)
 
 
+@pytest.mark.parametrize("kmers", [(1,), (3,), (1, 2, 4), (1, 3, 5)])
+def test_bags_say_which_embeddings_are_added_up(kmers: tuple[int, ...], generator: torch.Generator) -> None:
+    body, tokens = make_body(kmers), all_sequences()
+    depths = torch.randint(LENGTH + 1, (len(tokens),), generator=generator)
+    bags = body.bags(tokens.numpy(), depths.numpy())
+    assert bags.shape == (len(tokens), body.embedding.num_embeddings)
+    assert set(bags.data) == {1.0}
+    found = torch.from_numpy(bags @ body.embedding.weight.detach().numpy()) + body.start
+    torch.testing.assert_close(found, body.sums_at(tokens, depths))
+    for time in (0, 2):  # shorter than the longest k-mer
+        whole = torch.full((len(tokens),), time)
+        found = torch.from_numpy(body.bags(tokens[:, :time].numpy(), whole.numpy()).toarray()) @ body.embedding.weight
+        torch.testing.assert_close(found + body.start, body.sums_at(tokens, whole))
+
+
+def test_bags_of_hashed_kmers_are_those_of_the_sums(generator: torch.Generator) -> None:
+    body = PrefixBody(20, 4, (1, 4), WIDTH, num_layers=1)
+    tokens = torch.randint(20, (50, 4), generator=generator)
+    depths = torch.full((50,), 4)
+    found = torch.from_numpy(body.bags(tokens.numpy(), depths.numpy()).toarray()) @ body.embedding.weight + body.start
+    torch.testing.assert_close(found, body.sums_at(tokens, depths))
+
+
 def test_single_letters_sum_to_a_one_hot_matrix_product() -> None:
     body, tokens = make_body((1,)), all_sequences()
     one_hot = functional.one_hot(tokens, NUM_TOKENS).double().flatten(1)

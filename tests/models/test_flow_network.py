@@ -93,7 +93,7 @@ def test_the_tree_may_be_swept_in_blocks_of_any_size(
 
     network.mask = OddLast()  # type: ignore[assignment]  # a sweep asks for nothing else
     whole = list(network.tree_log_policies())
-    monkeypatch.setattr("stochflow.models.flow_network._TREE_BLOCK", size)
+    monkeypatch.setattr("stochflow.models.flow_network._NEAR_BLOCK", size)
     for level, again in zip(whole, network.tree_log_policies(), strict=True):
         torch.testing.assert_close(again, level, atol=1e-12, rtol=0)
     assert float(whole[1][1, 0]) == pytest.approx(math.log(1e-30))
@@ -168,6 +168,36 @@ def test_initialising_leaves_the_global_random_state_alone() -> None:
     before = torch.get_rng_state()
     network.initialise(torch.Generator().manual_seed(3))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["residual", "plain"])
+@pytest.mark.parametrize("kmers", [(1,), (2,), (1, 3)])
+def test_prefixes_of_any_depth_have_the_values_and_gradients_of_autograd(
+    kmers: tuple[int, ...], plain: bool, tokens: Tensor, generator: torch.Generator
+) -> None:
+    network = FlowNetwork(NUM_TOKENS, LENGTH, kmers, width=8, num_layers=2, plain=plain).double()
+    with torch.no_grad():
+        for weight in network.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=generator, dtype=torch.float64))
+        network.get_parameter("body.embedding.weight")[0] = 0.0  # pads
+    depths = torch.randint(LENGTH + 1, (len(tokens),), generator=generator)
+    weights = [torch.randn(81, n, generator=generator, dtype=torch.float64) for n in (NUM_TOKENS, NUM_TOKENS, 1)]
+    found = []
+    for fused in (True, False):
+        network.fused = fused
+        heads = network.at(tokens, depths)
+        loss = sum((weight.squeeze(-1) * head).sum() for weight, head in zip(weights, heads, strict=True))
+        assert isinstance(loss, Tensor)
+        found.append((heads, torch.autograd.grad(loss, list(network.parameters()))))
+    torch.testing.assert_close(found[0], found[1], atol=1e-9, rtol=1e-9)
+    assert all(bool(gradient.any()) for gradient in found[0][1])
+
+
+def test_flows_of_whole_rows_are_those_of_one_pass(network: FlowNetwork, tokens: Tensor) -> None:
+    flows = network.all_prefixes(tokens).log_flow
+    for depth in range(LENGTH + 1):
+        torch.testing.assert_close(network.log_flow_of(tokens[:, :depth]), flows[:, depth])
+    assert network.log_flow_of(tokens[:0]).shape == (0,)
 
 
 def test_two_recorders_at_once_do_not_write_over_each_other() -> None:

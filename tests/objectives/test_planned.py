@@ -4,14 +4,19 @@ import math
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from stochflow.config import resolve
+from stochflow.descent import require_finite
 from stochflow.experiment import Experiment, build
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.objectives.planned import PlannedKL, PlanSampler, draw_states
+from stochflow.models.recorder import WrittenLoss
+from stochflow.objectives.entropy import entropy_terms
+from stochflow.objectives.planned import PlannedKL, PlanSampler
+from stochflow.planning.states import PlannedStates, draw_states
 from stochflow.planning.trie import PrefixTrie
 from stochflow.rollout import NetworkSampler
 from stochflow.tasks import TASKS
@@ -126,6 +131,23 @@ def test_the_behaviour_is_the_plan_where_there_is_one_and_the_network_beyond(gen
         sampler.advance(paths[:, depth].numpy())
 
 
+def test_the_network_is_not_asked_where_all_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = build(resolve([SETTINGS])).network
+    trie = PrefixTrie(3, 3)
+    trie.insert(torch.tensor([[0, 1, 2], [2, 2, 2]]))
+    policies = [torch.full((len(table), 3), 1 / 3, dtype=torch.float64) for table in trie.children]
+    beyond = NetworkSampler(network, 2)
+    asked: list[int] = []
+    monkeypatch.setattr(beyond, "log_policy", lambda: asked.append(1) or np.zeros((2, 3), np.float32))
+    sampler = PlanSampler(trie, policies, beyond, 2)
+    for column in ([0, 2], [1, 1]):  # the second row leaves the plan
+        assert np.allclose(sampler.log_policy(), math.log(1 / 3))
+        sampler.advance(np.array(column))
+    assert not asked
+    assert np.allclose(sampler.log_policy(), [[math.log(1 / 3)] * 3, [0.0] * 3])
+    assert asked
+
+
 def test_an_action_that_the_plan_rules_out_stays_finite() -> None:
     experiment, _ = tiny_experiment()
     trie = PrefixTrie(3, 3)
@@ -207,9 +229,9 @@ def test_the_loss_is_the_mean_over_depths_of_the_divergence_at_planned_visits() 
         errors = ((3 - depth) * math.log(3) - plan.values[depth]).square()
         divergence += float((plan.visits[depth] * gaps).sum()) / 3
         flow_error += float((plan.visits[depth] * errors).sum()) / 3
-    assert terms["kl_loss"].item() == pytest.approx(divergence, rel=1e-5)
-    assert terms["flow_loss"].item() == pytest.approx(flow_error, rel=1e-5)
-    assert terms["loss"].item() == pytest.approx(divergence + 0.2 * flow_error, rel=1e-5)
+    assert terms["kl_loss"] == pytest.approx(divergence, rel=1e-5)
+    assert terms["flow_loss"] == pytest.approx(flow_error, rel=1e-5)
+    assert terms["loss"] == pytest.approx(divergence + 0.2 * flow_error, rel=1e-5)
 
 
 def test_a_table_per_state_and_a_table_per_depth_give_the_same_loss_and_gradient(
@@ -224,6 +246,7 @@ def test_a_table_per_state_and_a_table_per_depth_give_the_same_loss_and_gradient
     pay(experiment, torch.tensor([[0, 1, 2], [0, 1, 0], [2, 2, 2], [1, 0, 0]]))
     objective.replan(step=0)
     results = []
+    network.fused = False  # so that the loss is left to autograd
     for limit in (2**20, 0):
         monkeypatch.setattr("stochflow.objectives.planned._MAX_ENTRIES", limit)
         network.zero_grad()
@@ -234,6 +257,81 @@ def test_a_table_per_state_and_a_table_per_depth_give_the_same_loss_and_gradient
         results.append((loss.detach(), weight.clone()))
     torch.testing.assert_close(*results, atol=1e-6, rtol=0)
     assert float(results[0][1].abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("lambdas", [(0.0, 0.0), (0.3, 0.2)])
+@pytest.mark.parametrize("num_sequences", [4, 200])  # a few rows, and more than a softmax goes through one by one
+def test_the_gradient_that_is_written_out_is_that_of_autograd(num_sequences: int, lambdas: tuple[float, float]) -> None:
+    ratio, dynamics = lambdas
+    experiment, objective = tiny_experiment(
+        task="tfbind8",
+        plan={"rows_per_level": 3 if num_sequences == 4 else 150},
+        objective={"flow_weight": 0.2, "lambda_ratio": ratio, "lambda_dynamics": dynamics},
+    )
+    network = experiment.network
+    generator = torch.Generator().manual_seed(4)
+    with torch.no_grad():  # another channel at every depth
+        for weight in (*network.parameters(), *experiment.trainer.learner.dynamics.parameters()):
+            weight.add_(0.3 * torch.randn(weight.shape, generator=generator))
+        network.get_parameter("body.embedding.weight")[0] = 0.0  # pads
+    network.double()
+    pay(experiment, torch.randint(4, (num_sequences, 8), generator=generator))
+    objective.replan(step=0)
+    results = []
+    for fused in (True, False):
+        network.fused = fused
+        objective.learner.generators["replay"].manual_seed(3)
+        network.zero_grad()
+        terms = objective.terms(progress=0.3)
+        loss = terms["loss"]
+        assert isinstance(loss, WrittenLoss if fused else Tensor)
+        loss.backward()
+        gradients = {name: weight.grad for name, weight in network.named_parameters() if "backward" not in name}
+        results.append((require_finite(terms), gradients))
+    assert results[0][0] == pytest.approx(results[1][0], rel=1e-5)
+    torch.testing.assert_close(results[0][1], results[1][1], atol=1e-7, rtol=1e-5)
+    assert all(gradient is not None and bool(gradient.any()) for gradient in results[1][1].values())
+
+
+def test_states_that_are_drawn_several_times_count_as_often(generator: torch.Generator) -> None:
+    _, objective = tiny_experiment()
+    objective.learner.memory.pay(torch.cartesian_prod(*[torch.arange(3)] * 3), Tiny().score)
+    objective.replan(step=0)
+    assert objective.plan is not None
+    states, num_rows = PlannedStates(objective.plan, objective.trie), 7
+    state = generator.get_state()
+    drawn = states.draw(num_rows, generator)
+    generator.set_state(state)
+    firsts = [0, 1, 4]
+    for depth, visits in enumerate(objective.plan.visits):
+        nodes, weights = draw_states(visits, num_rows, generator)
+        here = drawn.depths == depth
+        assert drawn.sizes[depth] == int(here.sum()) == len(nodes.unique())
+        together = torch.zeros(len(visits)).index_add_(0, nodes, weights.float() / 3)
+        torch.testing.assert_close(drawn.weights[here], together[drawn.nodes[here] - firsts[depth]])
+        assert torch.equal(drawn.counts[here], nodes.bincount()[drawn.nodes[here] - firsts[depth]])
+        prefixes = objective.trie.find(drawn.tokens[here][:, :depth])
+        assert torch.equal(prefixes, drawn.nodes[here] - firsts[depth])
+    assert drawn.sizes[2] < num_rows  # some were drawn twice
+    assert int(drawn.counts.sum()) == 1 + 3 + num_rows
+
+
+def test_the_entropy_sees_every_draw() -> None:
+    experiment, objective = tiny_experiment()
+    scramble(experiment.network)
+    pay(experiment, torch.cartesian_prod(*[torch.arange(3)] * 3))
+    objective.replan(step=0)
+    assert objective.plan is not None
+    drawn = PlannedStates(objective.plan, objective.trie).draw(7, torch.Generator().manual_seed(1))
+    assert int(drawn.counts.max()) > 1
+    log_policy = experiment.network.at(drawn.tokens, drawn.depths).log_policy.detach()
+    levels = zip(*(column.split(drawn.sizes) for column in (log_policy, drawn.weights, drawn.counts)), strict=True)
+    policies, visits = torch.zeros(7, 3, 3), torch.zeros(7, 3)
+    for depth, (rows, weights, counts) in enumerate(levels):
+        for place, row in enumerate([row for row, count in enumerate(counts.tolist()) for _ in range(count)]):
+            policies[place, depth], visits[place, depth] = rows[row], weights[row] / counts[row]
+    expected = entropy_terms(policies, visits, objective.learner.config.objective, 0.0)
+    torch.testing.assert_close(objective._entropy(log_policy, drawn, 0.0), expected)
 
 
 def test_neither_the_targets_nor_the_dynamics_are_bent_by_the_policy() -> None:
@@ -315,7 +413,7 @@ def test_a_restored_objective_goes_on_exactly() -> None:
     for _ in range(2):
         expected, terms = objective.terms(0.2), restored.terms(0.2)
         assert terms.keys() == expected.keys()
-        assert all(torch.equal(terms[name], expected[name]) for name in terms)
+        assert terms == expected
     assert restored.log_z() == objective.log_z()
     # the next step too: behaviour, fit of the reward model, the decision to plan again
     records = [trainer.train_step() for trainer in (experiment.trainer, copy.trainer)]

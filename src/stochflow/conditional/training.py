@@ -16,8 +16,8 @@ from stochflow.experiment import Experiment, build
 from stochflow.logmath import log_marginal
 from stochflow.objectives.base import TensorTerms
 from stochflow.objectives.divergence import state_kl
-from stochflow.objectives.planned import draw_states
 from stochflow.planning.plan import Plan, make_plan
+from stochflow.planning.states import draw_states
 from stochflow.planning.trie import PrefixTrie
 from stochflow.tasks.base import Reward, Task
 

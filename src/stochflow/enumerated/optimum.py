@@ -75,49 +75,52 @@ def blahut_arimoto(
         start: π to begin with, [states, K]; uniform without it.
     """
     distances = torch.cdist(dynamics, dynamics, p=1.0) / 2
-    steps = (1.0 / distances.amax(dim=(-2, -1)).clamp_min(1e-3)).expand(len(child_values)).unsqueeze(-1)
-    uniform = torch.full_like(child_values, 1.0 / child_values.shape[-1])
-    log_policies = uniform.log() if start is None else safe_log(start)
+    steps = (1.0 / distances.amax(dim=(-2, -1)).clamp_min(1e-3)).expand(len(child_values))
+    # one column per state from here on: torch goes through many columns of a few numbers several times as fast
+    targets = child_values.T.contiguous()
+    uniform = torch.full_like(targets, 1.0 / len(targets))
+    log_policies = uniform.log() if start is None else safe_log(start).T.contiguous()
     if allowed is not None:
+        allowed = allowed.T.contiguous()
         # minus infinity stays: what is not allowed has probability zero from the first step to the last
-        log_policies = torch.log_softmax(log_policies.masked_fill(~allowed, -torch.inf), dim=-1)
+        log_policies = torch.log_softmax(log_policies.masked_fill(~allowed, -torch.inf), dim=0)
     pending = torch.arange(len(child_values), device=child_values.device)
     for done in range(0, max_iterations, _ITERATIONS_PER_CHECK):
-        rows = pending if done else slice(None)
-        block = dynamics if dynamics.ndim == 2 else dynamics[rows]
-        local = log_policies[rows]
+        states = pending if done else slice(None)
+        block = dynamics if dynamics.ndim == 2 else dynamics[states]
+        local, local_targets, local_steps = log_policies[:, states], targets[:, states], steps[states]
         for _ in range(_ITERATIONS_PER_CHECK):
-            gains = _gains(local.exp(), child_values[rows], block)
-            local = torch.log_softmax(local + steps[rows] * gains, dim=-1)
-        log_policies[rows] = local
+            gains = _gains(local.exp(), local_targets, block)
+            local = torch.log_softmax(torch.addcmul(local, local_steps, gains), dim=0)
+        log_policies[:, states] = local
         # a few states sit where a policy just reaches zero and converge slowly: only they go on
         policies = local.exp()
-        gains = _gains(policies, child_values[rows], block)
-        reachable = gains if allowed is None else gains.masked_fill(~allowed[rows], -torch.inf)
-        open_gap = reachable.amax(dim=-1) - (policies * gains).sum(dim=-1) >= tolerance
+        gains = _gains(policies, local_targets, block)
+        reachable = gains if allowed is None else gains.masked_fill(~allowed[:, states], -torch.inf)
+        open_gap = reachable.amax(dim=0) - (policies * gains).sum(dim=0) >= tolerance
         pending = pending[open_gap]
         if not len(pending):
             break
     policies = log_policies.exp()
     log_marginals = safe_log(_apply(policies, dynamics))
-    values = (policies * _pull_back(child_values - log_marginals, dynamics)).sum(dim=-1)
-    return StateOptimum(values, log_marginals, policies)
+    values = (policies * _pull_back(targets - log_marginals, dynamics)).sum(dim=0)
+    return StateOptimum(values, log_marginals.T.contiguous(), policies.T.contiguous())
 
 
 def _gains(policies: Tensor, child_values: Tensor, dynamics: Tensor) -> Tensor:
-    """Σ_b P(b|a)·(V_b − log M_b), [states, K]."""
+    """Σ_b P(b|a)·(V_b − log M_b), [K, states]."""
     return _pull_back(child_values - safe_log(_apply(policies, dynamics)), dynamics)
 
 
 def _apply(policies: Tensor, dynamics: Tensor) -> Tensor:
-    """M_b = Σ_a π_a·P(b|a), [states, K]."""
+    """M_b = Σ_a π_a·P(b|a), [K, states]."""
     if dynamics.ndim == 2:
-        return policies @ dynamics
-    return (policies.unsqueeze(-2) @ dynamics).squeeze(-2)
+        return dynamics.T @ policies
+    return (policies.T.unsqueeze(-2) @ dynamics).squeeze(-2).T
 
 
 def _pull_back(outcome_values: Tensor, dynamics: Tensor) -> Tensor:
-    """Σ_b P(b|a)·v_b, [states, K]."""
+    """Σ_b P(b|a)·v_b, [K, states]."""
     if dynamics.ndim == 2:
-        return outcome_values @ dynamics.T
-    return (dynamics @ outcome_values.unsqueeze(-1)).squeeze(-1)
+        return dynamics @ outcome_values
+    return (dynamics @ outcome_values.T.unsqueeze(-1)).squeeze(-1).T

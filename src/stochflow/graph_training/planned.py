@@ -11,7 +11,7 @@ from stochflow.graphs.exact import Attainable, attainable_optimum
 from stochflow.logmath import log_marginal, safe_log
 from stochflow.objectives.base import Terms
 from stochflow.objectives.divergence import state_kl
-from stochflow.objectives.planned import draw_states
+from stochflow.planning.states import draw_states
 from stochflow.trajectory import Trajectories
 
 _MAX_ROWS = 2**13  # states in one update

@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -134,6 +136,23 @@ class PrefixBody(nn.Module):
         bags = functional.embedding_bag(indices, self.embedding.weight, mode="sum", padding_idx=0)
         return bags + self.start
 
+    def bags(self, tokens: Numbers, depths: Numbers) -> sparse.csr_matrix:
+        """Which embeddings `sums_at` adds up, as ones; [rows, time], [rows] → [rows, num_embeddings]."""
+        time = tokens.shape[1]
+        columns, ends = [np.empty((len(tokens), 0), np.int64)], [np.empty(0, np.int64)]
+        for row, k in enumerate(self.kmers):
+            codes = tokens[:, : max(time + 1 - k, 0)]
+            for place in range(1, k):
+                codes = codes * self.num_tokens + tokens[:, place : place + codes.shape[1]]
+            buckets = kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS)
+            columns.append(buckets + self._first_rows[row][k - 1 : time])
+            ends.append(np.arange(k, time + 1))
+        inside = np.concatenate(ends) <= depths[:, None]
+        indices = np.concatenate(columns, axis=1)[inside]
+        starts = np.concatenate([[0], np.count_nonzero(inside, axis=1).cumsum()])
+        ones = np.ones(len(indices), self.embedding.weight.detach().numpy().dtype)
+        return sparse.csr_matrix((ones, indices, starts), shape=(len(tokens), self.embedding.num_embeddings))
+
     def sums_of(self, tokens: Tensor) -> Tensor:
         """Summed embedding of whole rows; [rows, time] → [rows, width].
 
@@ -222,7 +241,7 @@ class PrefixBody(nn.Module):
         """Add the gradient in `trunk_weights` to what is there; returns that in the sums, [rows, width].
 
         Args:
-            grad: in the features, [rows, width].
+            grad: in the features, [rows, width]; it is used up.
             made: the activations.
         """
         if self.norm is None:

@@ -12,13 +12,13 @@ from stochflow.models.body import PrefixBody
 from stochflow.models.conditioning import Conditioner
 from stochflow.models.masks import IntentionMask
 from stochflow.models.prefixes import PrefixTree
-from stochflow.models.recorder import Recorder, Workspace
+from stochflow.models.recorder import Evaluation, Recorder, StateRecorder, Workspace
 from stochflow.models.transformer import TransformerBody
 
 Body = PrefixBody | TransformerBody
 _MAX_WORKSPACE = 2**20  # numbers per layer of what is kept from batch to batch
 _BLOCK = 2**22  # numbers in the features of one block: sixteen megabytes
-_TREE_BLOCK = 2**19  # the same while a whole tree is swept: two megabytes stay in the cache
+_NEAR_BLOCK = 2**19  # the same where it is used at once: two megabytes stay in the cache
 _Prefixes = tuple[Tensor, Tensor]  # tokens and sums of some prefixes of one length
 
 
@@ -110,13 +110,17 @@ class FlowNetwork(nn.Module):
     def recorder(self, tree: PrefixTree, num_complete: int = 0) -> Recorder:
         """What evaluates this network on a tree, level by level, where it `records`."""
         assert isinstance(self.body, PrefixBody)
-        num_nodes, space = Recorder.num_nodes(self.body, tree, num_complete), self._workspace
-        if space is None or space.body is not self.body or space.capacity < num_nodes or not space.free:
+        return Recorder(self._space(self.body, Recorder.num_nodes(self.body, tree, num_complete)), tree, num_complete)
+
+    def _space(self, body: PrefixBody, num_nodes: int) -> Workspace:
+        """Room for so many nodes: what there is, if it is large enough and nobody needs it."""
+        space = self._workspace
+        if space is None or space.body is not body or space.capacity < num_nodes or not space.free:
             heads = [weight for head in self._linears for weight in (head.weight, head.bias)]
-            space = Workspace(self.body, heads, num_nodes)
-            if num_nodes * self.body.width <= _MAX_WORKSPACE:
+            space = Workspace(body, heads, num_nodes)
+            if num_nodes * body.width <= _MAX_WORKSPACE:
                 self._workspace = space
-        return Recorder(space, tree, num_complete)
+        return space
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "FlowNetwork":
         self._workspace = None  # the weights go elsewhere or change their precision
@@ -152,13 +156,31 @@ class FlowNetwork(nn.Module):
         left = self.length - depths
         if self.stop is not None:
             left = self.steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
+        if self.records and context is None and len(tokens) and tokens.device.type == "cpu":
+            return self._recorded_heads(self.evaluated_at(tokens, depths), left, allowed)
         return self._heads(self._features(self.body.sums_at(tokens, depths), context), left, allowed)
+
+    @torch.no_grad()
+    def evaluated_at(self, tokens: Tensor, depths: Tensor) -> StateRecorder:
+        """What `at` needs to know of some rows, at least one, on the CPU, where it `records`."""
+        assert isinstance(self.body, PrefixBody)
+        bags = self.body.bags(tokens.numpy(), depths.numpy())
+        return StateRecorder(self._space(self.body, len(tokens)), bags)
 
     @torch.no_grad()
     def log_flow_of(self, tokens: Tensor) -> Tensor:
         """log F of whole rows, without gradient and in blocks; [rows, time] → [rows]."""
+        if self.records and len(tokens) and tokens.device.type == "cpu":
+            blocks = tokens.split(max(1, _NEAR_BLOCK // self.policy_head.in_features))
+            return torch.cat([self._log_flow_of_block(block) for block in blocks])
         blocks = tokens.split(max(1, _BLOCK // self.policy_head.in_features))
         return torch.cat([self._log_flow(self.body.sums_of(block), self._left_at_end(block)) for block in blocks])
+
+    def _log_flow_of_block(self, tokens: Tensor) -> Tensor:
+        """The same for some rows in memory that is used again."""
+        recorder = self.evaluated_at(tokens, torch.full((len(tokens),), tokens.shape[1]))
+        flows = recorder.split(recorder.row_outputs())[2]
+        return flows + self._left_at_end(tokens) * math.log(self.num_tokens)
 
     @torch.no_grad()
     def child_log_flows(self, tokens: Tensor) -> Tensor:
@@ -210,7 +232,7 @@ class FlowNetwork(nn.Module):
     def _children(self, blocks: Iterable[_Prefixes]) -> Iterator[_Prefixes]:
         """Every prefix with every letter after it, in blocks small enough to stay in the cache."""
         for tokens, sums in blocks:
-            num_parents = max(1, _TREE_BLOCK // (sums.shape[-1] * self.num_tokens))
+            num_parents = max(1, _NEAR_BLOCK // (sums.shape[-1] * self.num_tokens))
             for some, their_sums in zip(tokens.split(num_parents), sums.split(num_parents), strict=True):
                 letters = torch.arange(self.num_tokens, device=tokens.device).repeat(len(some)).unsqueeze(-1)
                 grown = torch.cat([some.repeat_interleave(self.num_tokens, dim=0), letters], dim=1)
@@ -245,9 +267,9 @@ class FlowNetwork(nn.Module):
             log_flow=self.flow_head(features).squeeze(-1) + left * math.log(self.num_tokens),
         )
 
-    def _recorded_heads(self, recorder: Recorder, left: Tensor, allowed: Tensor | None) -> Heads:
-        """Heads at every row of a tree on all evaluated levels, [batch, levels, ...]."""
-        return Heads(*recorder.heads(allowed, left * math.log(self.num_tokens)))
+    def _recorded_heads(self, evaluation: Evaluation, left: Tensor, allowed: Tensor | None) -> Heads:
+        """Heads at every row of what was evaluated, [..., n]; the arguments are those of `_heads`."""
+        return Heads(*evaluation.heads(allowed, left * math.log(self.num_tokens)))
 
     def _log_flow(self, sums: Tensor, left: Tensor | int) -> Tensor:
         return self.flow_head(self._features(sums, None)).squeeze(-1) + left * math.log(self.num_tokens)

@@ -1,7 +1,8 @@
-"""The network on a tree of prefixes, level by level, with its gradient written out for all levels at once."""
+"""The network on a tree of prefixes, level by level, or at single ones, with the gradient of all written out."""
 
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy import sparse
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -78,7 +80,7 @@ class Workspace:
         self._heads = self._head_buffers()
         self._columns: tuple[list[int], list[Tensor]] = [], []
         self._rows: dict[tuple[int, int], Rows] = {}
-        self._user: weakref.ref[Recorder] | None = None
+        self._user: weakref.ref[Evaluation] | None = None
 
     @property
     def weights(self) -> list[Tensor]:
@@ -90,7 +92,7 @@ class Workspace:
         """True when nobody needs what is written here any more."""
         return self._user is None or self._user() is None
 
-    def lend(self, user: "Recorder") -> None:
+    def lend(self, user: "Evaluation") -> None:
         self._user = weakref.ref(user)
 
     def read_heads(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -126,11 +128,83 @@ class Workspace:
         """A copy of a network has its own weights and makes its own room."""
 
 
-class Recorder:
-    """Evaluates body and heads at the nodes of a tree, and keeps what was computed for the gradient.
+class Evaluation(ABC):
+    """Body and heads at some nodes of a workspace, with the gradient in all weights written out.
 
     It holds for the weights as they are: after an update nothing of it is true any more. All but `heads` is to be
     called without autograd.
+    """
+
+    def __init__(self, space: Workspace) -> None:
+        """Nothing is evaluated yet; the space is lent until this is gone."""
+        self._space, self._body = space, space.body
+        space.lend(self)
+        self._head_weight, self._head_columns, self._head_bias = space.read_heads()
+        self._trunk_columns = space.trunk_columns()
+
+    @abstractmethod
+    def row_outputs(self) -> Tensor:
+        """The heads at every row side by side, without gradient, [..., n]."""
+
+    @abstractmethod
+    def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
+        """Add the gradient in all weights that follows from that in `row_outputs`, [..., n]."""
+
+    def heads(self, allowed: Tensor | None, log_completions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """log π, log π_B and log F at every row, [..., K], [..., K] and [...].
+
+        Args:
+            allowed: what a mask says of the intentions, [..., K].
+            log_completions: what is added to the head of log F, [...] or broadcastable to it.
+        """
+        return _Heads.apply(self, allowed, log_completions, *self._space.weights)  # type: ignore[no-untyped-call]  # torch
+
+    def pull(self, rows: Tensor) -> None:
+        """Add the gradient in all weights that follows from that in `row_outputs`, [..., n], to what they have."""
+        into = []
+        for weight in self._space.weights:
+            if weight.grad is None:
+                weight.grad = torch.zeros_like(weight)
+            into.append(weight.grad)
+        with torch.inference_mode():
+            self._add_gradients(rows, into)
+
+    def split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The three heads in what stands side by side; [..., n] → [..., K], [..., K], [...]."""
+        num_policy, num_backward, _ = self._space.sizes
+        return rows[..., :num_policy], rows[..., num_policy : num_policy + num_backward], rows[..., -1]
+
+    def gradients(self, rows: Tensor) -> list[Tensor] | None:
+        """The gradient in all weights from that in `row_outputs`; None if it was added to what the weights have."""
+        if getattr(_state, "in_place", False) and all(weight.grad is not None for weight in self._space.weights):
+            self.pull(rows)
+            return None
+        into = [torch.zeros_like(weight) for weight in self._space.weights]
+        self._add_gradients(rows, into)
+        return into
+
+    def _evaluate(self, rows: Rows) -> Tensor:
+        """Everything behind the first layer, which is there; the heads, [rows, n]."""
+        self._body.activations(rows.sums, self._trunk_columns, rows.made)
+        return torch.addmm(self._head_bias, rows.made[-1], self._head_columns, out=rows.outputs)
+
+    def _add_behind_sums(self, grad: Tensor, rows: Rows, into: list[Tensor]) -> Tensor:
+        """Add the gradient in all weights behind the first layer; returns that in the first layer, [rows, width].
+
+        Args:
+            grad: in the heads of the rows, [rows, n].
+        """
+        space, (sums, made, _) = self._space, rows
+        num_heads = len(space.heads)
+        heads = zip(torch.mm(grad.t(), made[-1]).split(space.sizes), grad.sum(dim=0).split(space.sizes), strict=True)
+        for weight, part in zip(into[-num_heads:], (part for pair in heads for part in pair), strict=True):
+            weight.add_(part)
+        features = torch.mm(grad, self._head_weight)
+        return self._body.add_gradients(features, sums, space.trunk, made, into[2 : len(into) - num_heads])
+
+
+class Recorder(Evaluation):
+    """Evaluates the nodes of a tree, level by level, and keeps what was computed for the gradient.
 
     Attributes:
         tree: whose nodes are evaluated; somebody else lets it grow.
@@ -140,13 +214,11 @@ class Recorder:
         """The first levels of the tree are there, but nothing of them is evaluated yet.
 
         Args:
-            space: with room for `num_nodes`, lent until this is gone.
+            space: with room for `num_nodes`.
             num_complete: levels after the first that hold all prefixes there are.
         """
-        self.tree, self._space, self._body = tree, space, space.body
-        space.lend(self)
-        self._head_weight, self._head_columns, self._head_bias = space.read_heads()
-        self._trunk_columns = space.trunk_columns()
+        super().__init__(space)
+        self.tree = tree
         self._starts = [0, tree.sizes[0]]  # first node of every level, and of the one to come
         self._indices: list[list[Numbers]] = []  # per level after the first
         self._levels: list[Array] = []  # the heads of each level
@@ -207,10 +279,8 @@ class Recorder:
         """Everything behind the first layer, for all levels that have grown since the last time."""
         space, starts = self._space, self._starts
         first, last = starts[self.num_levels], starts[-1]
-        rows = space.rows(first, last)
-        self._body.activations(rows.sums, self._trunk_columns, rows.made)
-        torch.addmm(self._head_bias, rows.made[-1], self._head_columns, out=rows.outputs)
-        outputs = rows.outputs.cpu().numpy() if space.arrays is None else space.arrays[1][first:last]
+        computed = self._evaluate(space.rows(first, last))
+        outputs = computed.cpu().numpy() if space.arrays is None else space.arrays[1][first:last]
         for level in range(self.num_levels, self._num_grown):
             self._levels.append(outputs[starts[level] - first : starts[level + 1] - first])
         self.num_levels = self._num_grown
@@ -221,71 +291,64 @@ class Recorder:
         logits = self._levels[tree.depth][:, : self._space.sizes[0]]
         return logits if tree.parted else logits.take(tree.which[-1], axis=0)
 
-    def heads(self, allowed: Tensor | None, log_completions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """log π, log π_B and log F at every row on all evaluated levels, [batch, levels, ...].
-
-        Args:
-            allowed: what a mask says of the intentions, [batch, levels, K].
-            log_completions: what is added to the head of log F, [levels] or [batch, levels].
-        """
-        return _Heads.apply(self, allowed, log_completions, *self._space.weights)  # type: ignore[no-untyped-call]  # torch
-
     def rows(self) -> Array:
         """The heads at every row on all evaluated levels side by side, without gradient, [batch, levels, n]."""
         return self.outputs().numpy().take(self.tree.nodes(self.num_levels), axis=0)
 
-    def pull(self, rows: Tensor) -> None:
-        """Add the gradient in all weights that follows from that in `rows`, [batch, levels, n], to what they have."""
-        into = []
-        for weight in self._space.weights:
-            if weight.grad is None:
-                weight.grad = torch.zeros_like(weight)
-            into.append(weight.grad)
-        with torch.inference_mode():
-            self._add_gradients(rows, into)
-
-    def split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The three heads in what stands side by side; [..., n] → [..., K], [..., K], [...]."""
-        num_policy, num_backward, _ = self._space.sizes
-        return rows[..., :num_policy], rows[..., num_policy : num_policy + num_backward], rows[..., -1]
+    def row_outputs(self) -> Tensor:
+        nodes = self.tree.tensor(self.tree.nodes(self.num_levels))
+        return torch.nn.functional.embedding(nodes, self.outputs())
 
     def outputs(self) -> Tensor:
         """The heads at all evaluated nodes side by side, [num_nodes, n]."""
         return self._space.rows(0, self._starts[self.num_levels]).outputs
 
-    def gradients(self, rows: Tensor) -> list[Tensor] | None:
-        """The gradient in all weights from that in `rows`; None if it was added to what the weights have."""
-        if getattr(_state, "in_place", False) and all(weight.grad is not None for weight in self._space.weights):
-            self.pull(rows)
-            return None
-        into = [torch.zeros_like(weight) for weight in self._space.weights]
-        self._add_gradients(rows, into)
-        return into
-
     def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
-        space, num = self._space, self._starts[self.num_levels]
-        sums, made, _ = space.rows(0, num)
+        num = self._starts[self.num_levels]
         nodes = self.tree.tensor(self.tree.nodes(self.num_levels))
         grad = rows.new_zeros(num, rows.shape[-1]).index_add_(0, nodes.view(-1), rows.flatten(0, 1))
-        num_heads = len(space.heads)
-        heads = zip(torch.mm(grad.t(), made[-1]).split(space.sizes), grad.sum(dim=0).split(space.sizes), strict=True)
-        for weight, part in zip(into[-num_heads:], (part for pair in heads for part in pair), strict=True):
-            weight.add_(part)
-        first = self._body.add_gradients(
-            torch.mm(grad, self._head_weight), sums, space.trunk, made, into[2 : len(into) - num_heads]
-        )
-        climb(first, self._indices, self.tree, into[0], into[1])
+        climb(self._add_behind_sums(grad, self._space.rows(0, num), into), self._indices, self.tree, into[0], into[1])
+
+
+class StateRecorder(Evaluation):
+    """Evaluates prefixes of any depth that stand for themselves, where numpy can read the weights."""
+
+    def __init__(self, space: Workspace, bags: sparse.csr_matrix) -> None:
+        """All of them at once.
+
+        Args:
+            space: with room for them.
+            bags: which embeddings add up to each, see `PrefixBody.bags`.
+        """
+        super().__init__(space)
+        self._bags = bags
+        sums = bags @ space.table.detach().numpy()
+        sums += space.start.detach().numpy()
+        self._rows = space.rows(0, len(sums))._replace(sums=torch.from_numpy(sums))
+        self._evaluate(self._rows)
+
+    def row_outputs(self) -> Tensor:
+        return self._rows.outputs
+
+    def rows(self) -> Array:
+        """The heads at every prefix side by side, without gradient, [rows, n]."""
+        return self.row_outputs().numpy()
+
+    def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
+        sums = self._add_behind_sums(rows, self._rows, into)
+        into[0].add_(torch.from_numpy(self._bags.T @ sums.numpy()))
+        into[1].add_(sums.sum(dim=0))
 
 
 class WrittenLoss(float):
     """A loss whose gradient in the heads is known already; autograd has no part in it."""
 
-    _recorder: Recorder
+    _recorder: Evaluation
     _grad: Tensor
 
     @classmethod
-    def of(cls, value: float, recorder: Recorder, grad: Tensor) -> "WrittenLoss":
-        """A loss of this value, whose gradient in `recorder.rows` is known, [batch, levels, n]."""
+    def of(cls, value: float, recorder: Evaluation, grad: Tensor) -> "WrittenLoss":
+        """A loss of this value, whose gradient in `recorder.row_outputs` is known, [..., n]."""
         loss = cls(value)
         loss._recorder, loss._grad = recorder, grad
         return loss
@@ -298,11 +361,10 @@ class WrittenLoss(float):
 class _Heads(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, recorder: Recorder, allowed: Tensor | None, log_completions: Tensor, *weights: Tensor
+        ctx: Any, recorder: Evaluation, allowed: Tensor | None, log_completions: Tensor, *weights: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        nodes = recorder.tree.tensor(recorder.tree.nodes(recorder.num_levels))
-        rows = torch.nn.functional.embedding(nodes, recorder.outputs())
+        rows = recorder.row_outputs()
         policy, backward, flow = recorder.split(rows)
         log_policy, log_backward = masked_log_softmax(policy, allowed), torch.log_softmax(backward, dim=-1)
         # other views of the same numbers: what is returned would hold on to itself

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-_gelu_into, _gelu_backward = torch.ops.aten.gelu.out, torch.ops.aten.gelu_backward.default
+_gelu_into, _gelu_backward_into = torch.ops.aten.gelu.out, torch.ops.aten.gelu_backward.grad_input
 _relu_backward = torch.ops.aten.threshold_backward.grad_input
 _layer_norm_into = torch.ops.aten.native_layer_norm.out
 _layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
@@ -66,20 +66,20 @@ def add_residual_gradients(
     """Add the gradient of the residual kind in its weights to what is there; returns that in the sums, [rows, width].
 
     Args:
-        grad: in the features, [rows, width].
+        grad: in the features, [rows, width]; it is used up.
         weights: scale and shift of the norm, then W and b of every layer.
         made: what `residual_activations` wrote for the sums.
         into: one tensor per weight, of its shape.
     """
     mean, inverse, normed, *hidden = made
-    ones = grad.new_ones(grad.shape[0])
+    ones, inner_grad = grad.new_ones(grad.shape[0]), torch.empty_like(grad)
     layers = zip(weights[-2:1:-2], into[-2:1:-2], into[-1:2:-2], hidden[-3::-2], hidden[-2::-2], strict=True)
     for weight, into_weight, into_bias, before, inner in layers:
-        inner_grad = _gelu_backward(grad, inner)
+        _gelu_backward_into(grad, inner, grad_input=inner_grad)
         into_weight.addmm_(inner_grad.t(), before)
         into_bias.addmv_(inner_grad.t(), ones)
-        grad = torch.addmm(grad, inner_grad, weight)
-    grad = _gelu_backward(grad, normed)
+        grad.addmm_(inner_grad, weight)
+    _gelu_backward_into(grad, normed, grad_input=grad)
     norm = (sums.shape[-1:], mean, inverse, weights[0], weights[1])
     before_norm, scale, shift = _layer_norm_backward(grad, sums, *norm, [True, True, True])
     into[0].add_(scale)
@@ -88,7 +88,7 @@ def add_residual_gradients(
 
 
 def add_plain_gradients(grad: Tensor, weights: Weights, made: Sequence[Tensor], into: Weights) -> Tensor:
-    """The same for the plain kind, which has no norm; the gradient in the features is used up."""
+    """The same for the plain kind, which has no norm."""
     for number in range(len(weights) // 2 - 1, -1, -1):
         grad = _relu_backward(grad, made[number + 1], 0.0, grad_input=grad)
         into[2 * number].addmm_(grad.t(), made[number])
@@ -115,7 +115,7 @@ class ResidualTrunk(torch.autograd.Function):
         sums, *saved = ctx.saved_tensors
         weights = saved[: ctx.num_weights]
         into = [torch.zeros_like(weight) for weight in weights]
-        return add_residual_gradients(grad, sums, weights, saved[ctx.num_weights :], into), *into
+        return add_residual_gradients(grad.clone(), sums, weights, saved[ctx.num_weights :], into), *into
 
 
 class PlainTrunk(torch.autograd.Function):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from stochflow.config import Config
 from stochflow.models.dynamics import Dynamics
 from stochflow.models.flow_network import FlowNetwork, Heads
-from stochflow.models.recorder import Recorder
+from stochflow.models.recorder import Recorder, StateRecorder
 from stochflow.planning.memory import ScoreMemory
 from stochflow.policies import NetworkPolicy, Policy
 from stochflow.replay import Replay
@@ -73,6 +73,17 @@ class Learner:
         if leaves:
             network.evaluate_leaves(recorder)
         return recorder if recorder.readable else None
+
+    def recorder_at(self, tokens: Tensor, depths: Tensor) -> StateRecorder | None:
+        """The network at one prefix per row, where numpy can read it and all may be intended; None otherwise.
+
+        Args:
+            tokens, depths: as in `FlowNetwork.at`.
+        """
+        network = self.network
+        if network.mask is not None or network.shared or not (network.records and self.device.type == "cpu"):
+            return None
+        return network.evaluated_at(tokens, depths)
 
     def heads(self, batch: Trajectories, leaves: bool = True) -> Heads:
         """Heads at every prefix, the empty one first; → [batch, L + 1, ...], or L without the complete sequences.

@@ -7,12 +7,15 @@ import torch
 from torch import Tensor
 
 from stochflow.logmath import log_marginal, masked_log_softmax, safe_log
+from stochflow.models.recorder import StateRecorder, WrittenLoss
 from stochflow.objectives.base import ARITHMETIC, Learner, Objective, Terms
 from stochflow.objectives.divergence import state_kl
-from stochflow.objectives.entropy import entropy_terms
+from stochflow.objectives.entropy import EntropyTerms, entropy_terms
+from stochflow.objectives.written import WrittenStates
 from stochflow.planning.memory import ScoreMemory
 from stochflow.planning.plan import Plan, make_plan
 from stochflow.planning.reward_model import RewardModel
+from stochflow.planning.states import DrawnStates, PlannedStates
 from stochflow.planning.trie import PrefixTrie
 from stochflow.rollout import Array, NetworkSampler, Sampler
 from stochflow.trajectory import Trajectories
@@ -38,6 +41,7 @@ class PlannedKL(Objective):
         self.trie = learner.memory.trie
         self._chosen: Tensor | None = None
         self.behaviour_policies: list[Tensor] = []
+        self._states: PlannedStates | None = None  # those of the plan, when somebody has asked for them
         self._planned_at = 0.0
         self._num_planned = 0
 
@@ -79,7 +83,7 @@ class PlannedKL(Objective):
             return known[depth]
 
         world = (frontier, self._level_dynamics, self._level_allowed)
-        self.plan = make_plan(self.trie, log_rewards, *world)
+        self.plan, self._states = make_plan(self.trie, log_rewards, *world), None
         bonus = self.learner.config.plan.bonus
         eager = make_plan(self.trie, log_rewards - bonus, *world)
         self.behaviour_policies = eager.policies
@@ -99,38 +103,71 @@ class PlannedKL(Objective):
         Args:
             entropy: False to leave out what the entropy adds.
         """
-        learner, plan = self.learner, self.plan
-        if plan is None:
+        learner = self.learner
+        if self.plan is None:
             raise RuntimeError("replan before asking for terms")
-        config = learner.config
-        num_rows = min(config.plan.rows_per_level, max(_MAX_ROWS // len(plan.visits), 1))
-        draws = [draw_states(visits, num_rows, learner.generators["replay"]) for visits in plan.visits]
-        trie, device = self.trie, learner.device
-        tokens = torch.cat([trie.sequences[trie.examples[t][nodes]] for t, (nodes, _) in enumerate(draws)]).to(device)
-        depths = torch.cat([torch.full_like(nodes, t) for t, (nodes, _) in enumerate(draws)]).to(device)
-        weights = torch.cat([weights for _, weights in draws]).float().to(device) / len(draws)
-        child_values = torch.cat([plan.child_values[t][nodes] for t, (nodes, _) in enumerate(draws)])
-        log_targets = torch.log_softmax(child_values, dim=-1).float().to(device)
-        values = torch.cat([plan.values[t][nodes] for t, (nodes, _) in enumerate(draws)]).float().to(device)
+        if self._states is None:
+            self._states = PlannedStates(self.plan, self.trie)
+        num_rows = min(learner.config.plan.rows_per_level, max(_MAX_ROWS // self.trie.length, 1))
+        drawn = self._states.draw(num_rows, learner.generators["replay"])
+        recorder = None if learner.dynamics.sees_state else learner.recorder_at(drawn.tokens, drawn.depths)
+        if recorder is None:
+            return self._judged_terms(self._states, drawn, progress, entropy)
+        return self._written_terms(self._states, drawn, recorder, progress, entropy)
 
+    def _judged_terms(self, states: PlannedStates, drawn: DrawnStates, progress: float, entropy: bool) -> Terms:
+        """What `terms` says, by autograd."""
+        learner, config, device = self.learner, self.learner.config.objective, self.learner.device
+        tokens, depths, weights = (column.to(device) for column in (drawn.tokens, drawn.depths, drawn.weights))
+        log_targets, values = states.log_targets[drawn.nodes].to(device), states.values[drawn.nodes].to(device)
         heads = learner.network.at(tokens, depths)
-        sizes = [len(nodes) for nodes, _ in draws]
-        log_marginals = self._log_marginals(heads.log_policy, tokens, depths, sizes)
+        log_marginals = self._log_marginals(heads.log_policy, tokens, depths, drawn.sizes)
         divergence = (weights * state_kl(log_marginals, log_targets, torch.zeros_like(weights))).sum()
         flow_loss = (weights * (heads.log_flow - values).square()).sum()
-        loss = divergence + config.objective.flow_weight * flow_loss
+        loss = divergence + config.flow_weight * flow_loss
         terms = {"loss": loss, "kl_loss": divergence, "flow_loss": flow_loss}
         if entropy:
-            log_policy, visits = _by_depth(heads.log_policy, sizes), _by_depth(weights, sizes)
-            found = entropy_terms(log_policy, visits, config.objective, progress)
+            found = self._entropy(heads.log_policy, drawn, progress)
             told = {"log_entropy_ratio": found.log_ratio, "dynamics_loss": found.dynamics}
             terms |= {"loss": loss + found.penalty, **told}
         if learner.network.stop is None:
             return terms
-        planned = torch.cat([plan.policies[t][nodes] for t, (nodes, _) in enumerate(draws)]).float().to(device)
-        log_planned = self._log_marginals(safe_log(planned), tokens, depths, sizes)
+        planned = states.policies[drawn.nodes].float().to(device)
+        log_planned = self._log_marginals(safe_log(planned), tokens, depths, drawn.sizes)
         recall = (weights * (log_planned.exp() * (log_planned - log_marginals)).sum(dim=-1)).sum()
         return terms | {"loss": terms["loss"] + RECALL * recall, "recall_loss": recall}
+
+    def _written_terms(
+        self, states: PlannedStates, drawn: DrawnStates, recorder: StateRecorder, progress: float, entropy: bool
+    ) -> Terms:
+        """The same by a gradient that is written out, where P̂ is one table per depth and all may be intended."""
+        learner, config = self.learner, self.learner.config.objective
+        left = learner.network.length - drawn.depths.numpy()
+        written = WrittenStates(recorder.rows(), learner.network.num_tokens, left)
+        nodes, weights = drawn.nodes.numpy(), drawn.weights.numpy()
+        matrices = learner.log_dynamics(drawn.tokens[:1])[0].exp().numpy()
+        divergence = written.divergence(matrices, drawn.sizes, states.log_targets.numpy().take(nodes, axis=0), weights)
+        flow_loss = written.flow_loss(states.values.numpy().take(nodes), weights, config.flow_weight)
+        loss = divergence + config.flow_weight * flow_loss
+        terms = {"kl_loss": divergence, "flow_loss": flow_loss}
+        if entropy:
+            weighs = config.lambda_ratio != 0.0 or config.lambda_dynamics != 0.0
+            log_policy = torch.from_numpy(written.log_policy).requires_grad_(weighs)
+            found = self._entropy(log_policy, drawn, progress)
+            if weighs:
+                written.pull_policy(torch.autograd.grad(found.penalty, log_policy)[0].numpy())
+            penalty, terms["log_entropy_ratio"], terms["dynamics_loss"] = (float(term.detach()) for term in found)
+            loss += penalty
+        return {"loss": WrittenLoss.of(loss, recorder, torch.from_numpy(written.gradient)), **terms}
+
+    def _entropy(self, log_policy: Tensor, drawn: DrawnStates, progress: float) -> EntropyTerms:
+        """What the entropy of π, [rows, K], adds; quantiles are those of all draws, so that each has its own row."""
+        counts, device = drawn.counts, log_policy.device
+        sizes = [int(level.sum()) for level in counts.split(drawn.sizes)]
+        weights = (drawn.weights / counts).repeat_interleave(counts).to(device)
+        drawn_policies = log_policy.repeat_interleave(counts.to(device), dim=0)
+        policies, visits = _by_depth(drawn_policies, sizes), _by_depth(weights, sizes)
+        return entropy_terms(policies, visits, self.learner.config.objective, progress)
 
     def log_z(self) -> float:
         """V(root) of the last plan; it aims at log Z minus the smallest reachable KL."""
@@ -159,6 +196,7 @@ class PlannedKL(Objective):
 
             self.behaviour_policies = levels("behaviour")
             self.plan = Plan(levels("child_values"), levels("values"), levels("policies"), levels("visits"))
+            self._states = None
 
     def _choose(self, chosen: Tensor | None) -> None:
         """Plan on these sequences of the memory, [num], or on all of them as they come."""
@@ -251,11 +289,15 @@ class PlanSampler:
         self._depth = 0
 
     def log_policy(self) -> Array:
-        log_policy = torch.from_numpy(self._beyond.log_policy()).double()
         table = self._policies[self._depth]
         # the trie has grown since the plan was made: newer nodes have no row in it
         planned = (self._nodes >= 0) & (self._nodes < len(table))
-        log_policy[planned] = safe_log(table[self._nodes[planned]])
+        log_planned = safe_log(table[self._nodes[planned]])
+        if len(log_planned) == len(planned):  # no need to ask the network
+            log_policy = log_planned
+        else:
+            log_policy = torch.from_numpy(self._beyond.log_policy()).double()
+            log_policy[planned] = log_planned
         allowed = self.allowed()
         return (log_policy if allowed is None else masked_log_softmax(log_policy, allowed)).numpy()
 
@@ -266,18 +308,6 @@ class PlanSampler:
         self._nodes = self._trie.step(self._nodes, torch.from_numpy(outcomes), self._depth)
         self._depth += 1
         self._beyond.advance(outcomes)
-
-
-def draw_states(visits: Tensor, num_rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """States of one level and their weights; the weights sum to the level's share of visits.
-
-    All of them, weighted by their visits, when they fit into `num_rows`; otherwise a draw in proportion to visits.
-    """
-    if len(visits) <= num_rows:
-        return torch.arange(len(visits)), visits
-    total = visits.sum()
-    nodes = torch.multinomial(visits.clamp_min(torch.finfo(visits.dtype).tiny), num_rows, True, generator=generator)
-    return nodes, (total / num_rows).expand(num_rows)
 
 
 def chosen_sequences(memory: ScoreMemory, max_entries: int) -> Tensor | None:

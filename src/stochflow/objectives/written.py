@@ -1,4 +1,4 @@
-"""Losses of whole paths with their gradient written out.
+"""Losses of whole paths and of single states with their gradient written out.
 
 On a batch of a few hundred numbers, calling torch and its autograd is what costs. numpy's operations cost a fraction,
 and the gradient in the logits is short: every log-probability of something that was chosen pulls with its choice minus
@@ -6,6 +6,8 @@ the policy.
 """
 
 import math
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,3 +149,53 @@ class WrittenPaths:
     def _chosen(self, table: Array, actions: Array) -> Array:
         chosen: Array = table[self._places[0], self._places[1], actions]
         return chosen
+
+
+class WrittenStates:
+    """The heads at some states, and what is known of their gradient so far.
+
+    Attributes:
+        log_policy: log π(·|s), [rows, K].
+        log_flow: log F(s), [rows].
+        gradient: what is known of it, in the shape of the heads.
+    """
+
+    def __init__(self, rows: Array, num_tokens: int, left: Array) -> None:
+        """The three heads side by side, [rows, n], and the decisions to come, [rows]."""
+        self.log_policy, self._policy = log_softmax(rows[:, :num_tokens])
+        self.log_flow = rows[:, -1] + left.astype(np.float32) * np.float32(math.log(num_tokens))
+        self.gradient = np.zeros_like(rows)
+        self._num_tokens = num_tokens
+
+    @quietly()
+    def divergence(self, matrices: Array, sizes: Sequence[int], log_targets: Array, weights: Array) -> float:
+        """Σ weight·KL(M(·|s)‖target) with M = πP; adds its gradient.
+
+        Args:
+            matrices: P̂(b|a) of every level, [levels, K, K].
+            sizes: states of every level, which follow one another.
+            log_targets: [rows, K].
+            weights: [rows].
+        """
+        bounds = list(pairwise(accumulate(sizes, initial=0)))
+        marginals, slopes = np.empty_like(self._policy), np.empty_like(self._policy)
+        for (first, last), matrix in zip(bounds, matrices, strict=True):
+            np.matmul(self._policy[first:last], matrix, out=marginals[first:last])
+        gaps = np.log(marginals) - log_targets
+        # the rows of P̂ sum to one, so what all gaps have in common makes no difference to the gradient
+        for (first, last), matrix in zip(bounds, matrices, strict=True):
+            np.matmul(gaps[first:last], matrix.T, out=slopes[first:last])
+        self.pull_policy(weights[:, None] * self._policy * slopes)
+        return float(weights @ np.add.reduce(marginals * gaps, axis=-1))
+
+    @quietly()
+    def flow_loss(self, values: Array, weights: Array, share: float) -> float:
+        """Σ weight·(log F(s) − value)²; adds the gradient of its share in the loss. [rows] each."""
+        errors = self.log_flow - values
+        pull = weights * errors
+        self.gradient[:, -1] += (2.0 * share) * pull
+        return float(pull @ errors)
+
+    def pull_policy(self, pull: Array) -> None:
+        """Add the gradient that follows from that in log π, [rows, K]."""
+        self.gradient[:, : self._num_tokens] += pull - self._policy * np.add.reduce(pull, axis=-1, keepdims=True)

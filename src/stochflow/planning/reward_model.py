@@ -41,12 +41,11 @@ class RewardModel:
     def features(self, tokens: Tensor) -> tuple[Tensor, int]:
         """Weight indices of the k-mers of each sequence, [rows, num_features], and the number of weights."""
         columns, offset = [], 0
-        for k, positional in self._columns:
+        codes = torch.zeros(len(tokens), self.length + 1, dtype=torch.int64)
+        for k, positional in self._columns:  # every k from one on: each k-mer is one that was there and a letter more
             buckets = min(self.num_tokens**k, MAX_BUCKETS)
             num_starts = self.length - k + 1
-            codes = torch.zeros(len(tokens), num_starts, dtype=torch.int64)
-            for letter in range(k):
-                codes = codes * self.num_tokens + tokens[:, letter : letter + num_starts]
+            codes = codes[:, :num_starts] * self.num_tokens + tokens[:, k - 1 :]
             tables = torch.arange(num_starts) if positional else torch.zeros(num_starts, dtype=torch.int64)
             columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + (tables * buckets + offset))
             offset += buckets * (num_starts if positional else 1)
