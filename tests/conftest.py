@@ -1,5 +1,6 @@
 """Fixtures that several test modules share."""
 
+import signal
 from collections import Counter
 
 import pytest
@@ -16,6 +17,9 @@ torch.set_num_threads(1)
 # the same examples on every machine and every day: a red test stays red until the code is mended
 settings.register_profile("stochflow", derandomize=True, deadline=None, database=None, max_examples=30)
 settings.load_profile("stochflow")
+# runs that tests start would ignore it too, where the suite itself was started with `nohup`
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_configure(config: pytest.Config) -> None:
