@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -80,7 +81,7 @@ class Descent:
                 loss.backward()
         if self.reduce is not None:
             self.reduce(self._gradient)
-        norm = float(torch.linalg.vector_norm(self._gradient))
+        norm = _norm(self._gradient)
         if not math.isfinite(norm):
             raise NumericsError(
                 f"the gradient of the loss became {norm}; the weights stay as they were; "
@@ -137,6 +138,14 @@ class Descent:
                     part.copy_(state[key])
         counts = [value for key, value in state.items() if key.endswith(".step")]
         self._num_steps = (counts[0].clone() if counts else torch.zeros(())).to(like.device)
+
+
+def _norm(values: Tensor) -> float:
+    """Euclidean norm, [num]."""
+    if values.device.type != "cpu":
+        return float(torch.linalg.vector_norm(values))
+    array = values.numpy()
+    return math.sqrt(float(np.dot(array, array)))  # in half of torch's time
 
 
 def padded(num: int) -> int:

@@ -22,6 +22,8 @@ class Replay:
         self._outcomes = torch.zeros(capacity, length, dtype=torch.uint8)
         self._valid = torch.zeros(capacity, length, dtype=torch.bool)
         self._scores = torch.zeros(capacity, dtype=torch.float64)
+        # the same as numpy sees them, whose copies of a few rows cost a fraction of torch's
+        self._arrays = [each.numpy() for each in (self._intentions, self._outcomes, self._valid, self._scores)]
         self._all_valid = True  # nothing else was ever added
         self.num_added = 0
 
@@ -34,19 +36,13 @@ class Replay:
         skipped = len(batch) - keep
         first = (self.num_added + skipped) % self.capacity
         before_end = min(keep, self.capacity - first)
-        for kept, new in (
-            (self._intentions, batch.intentions),
-            (self._outcomes, batch.outcomes),
-            (self._valid, batch.valid),
-            (self._scores, batch.scores),
-        ):
-            # in numpy, whose copies of a few rows cost a fraction of torch's
-            table, rows = kept.numpy(), new.numpy()[skipped:]
-            table[first : first + before_end] = rows[:before_end]
+        columns = [each.numpy() for each in (batch.intentions, batch.outcomes, batch.valid, batch.scores)]
+        for table, rows in zip(self._arrays, columns, strict=True):
+            table[first : first + before_end] = rows[skipped : skipped + before_end]
             if before_end < keep:
-                table[: keep - before_end] = rows[before_end:]
+                table[: keep - before_end] = rows[skipped + before_end :]
         self.num_added += len(batch)
-        self._all_valid = self._all_valid and bool(batch.valid.numpy().all())
+        self._all_valid = self._all_valid and bool(columns[2].all())
 
     def newest(self, num: int) -> Tensor:
         """Intentions of the last trajectories, at most `num`, as bytes, [num, time]."""
@@ -71,8 +67,12 @@ class Replay:
         The same trajectories as from as many calls of `sample`; None where all steps are real.
         """
         rows = self._draw((draws, num), generator).numpy()
-        intentions, outcomes = (table.numpy().take(rows, axis=0) for table in (self._intentions, self._outcomes))
-        return intentions, outcomes, None if self._all_valid else self._valid.numpy().take(rows, axis=0)
+        intentions, outcomes, valid, _ = self._arrays
+        return (
+            intentions.take(rows, axis=0),
+            outcomes.take(rows, axis=0),
+            None if self._all_valid else valid.take(rows, axis=0),
+        )
 
     def _draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         if not len(self):

@@ -136,7 +136,6 @@ class Walk:
     log_behaviour: Tensor
 
 
-@torch.no_grad()
 def rollout(
     sampler: Sampler,
     channel: Channel,

@@ -132,6 +132,10 @@ class PrefixTree:
         """True when the nodes of a level are those of the level before, one token longer."""
         return self._rows[depth - 1] is self._all
 
+    def complete(self, depth: int) -> bool:
+        """True when a level after the first holds all prefixes there are, in lexicographic order."""
+        return 0 < depth <= self._num_complete
+
     def nodes(self, num_levels: int) -> Numbers:
         """Number of every row's node on the first levels, counted through all of them; [batch, levels]."""
         if self._nodes is None or self._nodes.shape[1] != num_levels:
@@ -223,6 +227,9 @@ def climb(grad: Tensor, indices: list[list[Numbers]], tree: PrefixTree, table: T
         (first, last), (above, below) = levels[depth], levels[depth - 1]
         if array is not None and tree.same(depth):  # numpy's sum of a few rows costs half of torch's
             array[above:below] += array[first:last]
+        elif array is not None and tree.complete(depth):
+            siblings = array[first:last].reshape(-1, tree.num_tokens, array.shape[1])
+            array[above:below] += np.add.reduce(siblings, axis=1)
         else:
             tree.add_to_parents(grad[first:last], depth, grad[above:below])
     start.add_(grad[: tree.sizes[0]].sum(dim=0) if tree.sizes[0] > 1 else grad[0])

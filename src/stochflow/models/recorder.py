@@ -5,6 +5,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,11 +48,13 @@ class Rows(NamedTuple):
         sums: the first layer, [rows, width].
         made: the activations, see `trunk`.
         outputs: the heads side by side, [rows, n].
+        arrays: the last of the activations and the heads as numpy sees them; None where it cannot.
     """
 
     sums: Tensor
     made: list[Tensor]
     outputs: Tensor
+    arrays: tuple[Array, Array] | None
 
 
 class Workspace:
@@ -64,6 +67,7 @@ class Workspace:
         heads: W and b of the heads for π, π_B and log F; [n, width] and [n] each.
         sizes: outputs per head.
         arrays: the first layer and the heads of all nodes as numpy sees them, where it can.
+        head_arrays: the same for what `read_heads` returns.
     """
 
     def __init__(self, body: PrefixBody, heads: list[Tensor], capacity: int) -> None:
@@ -73,11 +77,13 @@ class Workspace:
         self.sizes = [len(weight) for weight in heads[::2]]
         widths = [body.width, *body.activation_widths(), sum(self.sizes)]
         self._sums, *self._made, self._outputs = (self.start.detach().new_empty(capacity, n) for n in widths)
+        num, like = sum(self.sizes), self.start.detach()
+        self._heads = like.new_empty(num, body.width), like.new_empty(num)
         self.arrays: tuple[Array, Array] | None = None
+        self.head_arrays: tuple[Array, Array] | None = None
         if self.start.device.type == "cpu":
             self.arrays = self._sums.numpy(), self._outputs.numpy()
-        # the weights of the heads side by side, row by row and column by column, and their biases
-        self._heads = self._head_buffers()
+            self.head_arrays = self._heads[0].numpy(), self._heads[1].numpy()
         self._columns: tuple[list[int], list[Tensor]] = [], []
         self._rows: dict[tuple[int, int], Rows] = {}
         self._user: weakref.ref[Evaluation] | None = None
@@ -95,13 +101,12 @@ class Workspace:
     def lend(self, user: "Evaluation") -> None:
         self._user = weakref.ref(user)
 
-    def read_heads(self) -> tuple[Tensor, Tensor, Tensor]:
-        """W, Wᵀ and b of all heads as they are now; [n, width], [width, n], [n]."""
-        weight, columns, bias = self._heads
+    def read_heads(self) -> tuple[Tensor, Tensor]:
+        """W and b of all heads as they are now; [n, width], [n]."""
+        weight, bias = self._heads
         torch.cat(self.heads[::2], out=weight)
         torch.cat(self.heads[1::2], out=bias)
-        columns.copy_(weight.t())
-        return weight, columns, bias
+        return weight, bias
 
     def trunk_columns(self) -> list[Tensor]:
         """What `PrefixBody.activations` reads."""
@@ -110,10 +115,6 @@ class Workspace:
             self._columns = places, transposed(self.trunk)
         return self._columns[1]
 
-    def _head_buffers(self) -> tuple[Tensor, Tensor, Tensor]:
-        width, num, like = self.body.width, sum(self.sizes), self.start.detach()
-        return like.new_empty(num, width), like.new_empty(width, num), like.new_empty(num)
-
     def rows(self, first: int, last: int) -> Rows:
         """The nodes from one to before another."""
         if (first, last) not in self._rows:
@@ -121,7 +122,8 @@ class Workspace:
                 self._rows.clear()
             buffers, num = (self._sums, *self._made, self._outputs), last - first
             sums, *made, outputs = (buffer.narrow(0, first, num) for buffer in buffers)
-            self._rows[first, last] = Rows(sums, made, outputs)
+            arrays = None if self.arrays is None else (made[-1].numpy(), outputs.numpy())
+            self._rows[first, last] = Rows(sums, made, outputs, arrays)
         return self._rows[first, last]
 
     def __deepcopy__(self, memo: object) -> None:
@@ -139,7 +141,7 @@ class Evaluation(ABC):
         """Nothing is evaluated yet; the space is lent until this is gone."""
         self._space, self._body = space, space.body
         space.lend(self)
-        self._head_weight, self._head_columns, self._head_bias = space.read_heads()
+        self._head_weight, self._head_bias = space.read_heads()
         self._trunk_columns = space.trunk_columns()
 
     @abstractmethod
@@ -186,7 +188,13 @@ class Evaluation(ABC):
     def _evaluate(self, rows: Rows) -> Tensor:
         """Everything behind the first layer, which is there; the heads, [rows, n]."""
         self._body.activations(rows.sums, self._trunk_columns, rows.made)
-        return torch.addmm(self._head_bias, rows.made[-1], self._head_columns, out=rows.outputs)
+        if rows.arrays is None or self._space.head_arrays is None:
+            return torch.addmm(self._head_bias, rows.made[-1], self._head_weight.t(), out=rows.outputs)
+        # by numpy, whose products with a few columns take a fraction of torch's
+        (features, outputs), (weight, bias) = rows.arrays, self._space.head_arrays
+        np.dot(features, weight.T, out=outputs)
+        np.add(outputs, bias, out=outputs)
+        return rows.outputs
 
     def _add_behind_sums(self, grad: Tensor, rows: Rows, into: list[Tensor]) -> Tensor:
         """Add the gradient in all weights behind the first layer; returns that in the first layer, [rows, width].
@@ -194,13 +202,24 @@ class Evaluation(ABC):
         Args:
             grad: in the heads of the rows, [rows, n].
         """
-        space, (sums, made, _) = self._space, rows
-        num_heads = len(space.heads)
-        heads = zip(torch.mm(grad.t(), made[-1]).split(space.sizes), grad.sum(dim=0).split(space.sizes), strict=True)
-        for weight, part in zip(into[-num_heads:], (part for pair in heads for part in pair), strict=True):
-            weight.add_(part)
-        features = torch.mm(grad, self._head_weight)
-        return self._body.add_gradients(features, sums, space.trunk, made, into[2 : len(into) - num_heads])
+        space, num_heads = self._space, len(self._space.heads)
+        features = self._add_behind_features(grad, rows, into[-num_heads:])
+        return self._body.add_gradients(features, rows.sums, space.trunk, rows.made, into[2 : len(into) - num_heads])
+
+    def _add_behind_features(self, grad: Tensor, rows: Rows, into: list[Tensor]) -> Tensor:
+        """Add the gradient in all heads; returns that in the features, [rows, width]."""
+        sizes, head_arrays = self._space.sizes, self._space.head_arrays
+        if rows.arrays is None or head_arrays is None:
+            parts = zip(torch.mm(grad.t(), rows.made[-1]).split(sizes), grad.sum(dim=0).split(sizes), strict=True)
+            for weight, part in zip(into, (part for pair in parts for part in pair), strict=True):
+                weight.add_(part)
+            return torch.mm(grad, self._head_weight)
+        heads, features = grad.numpy(), rows.arrays[0]
+        weights, biases = np.dot(heads.T, features), np.add.reduce(heads, axis=0)
+        for number, (first, last) in enumerate(pairwise(accumulate(sizes, initial=0))):
+            into[2 * number].numpy()[:] += weights[first:last]
+            into[2 * number + 1].numpy()[:] += biases[first:last]
+        return torch.from_numpy(np.dot(heads, head_arrays[0]))
 
 
 class Recorder(Evaluation):
@@ -223,10 +242,12 @@ class Recorder(Evaluation):
         self._indices: list[list[Numbers]] = []  # per level after the first
         self._levels: list[Array] = []  # the heads of each level
         self._num_grown, self.num_levels = 1, 0
-        if space.arrays is None:
+        # the table and the first layer of all nodes as numpy sees them, where it can
+        self._arrays = None if space.arrays is None else (space.table.detach().numpy(), space.arrays[0])
+        if self._arrays is None:
             space.rows(0, tree.sizes[0]).sums.copy_(space.start)
         else:
-            space.arrays[0][: tree.sizes[0]] = space.start.detach().numpy()
+            self._arrays[1][: tree.sizes[0]] = space.start.detach().numpy()
         for indices, parents in self._body.complete_levels(num_complete):
             self._add_level(indices, parents, len(parents))
 
@@ -263,13 +284,13 @@ class Recorder(Evaluation):
         self._indices.append(indices)
         self._starts.append(last + size)
         self._num_grown += 1
-        if space.arrays is None:
+        if self._arrays is None:
             sums, into = space.rows(first, last).sums, space.rows(last, last + size).sums
             inherited = sums if parents is None else sums.index_select(0, self.tree.tensor(parents))
             self._body.add(inherited, [self.tree.tensor(column) for column in indices], into)
             return
         # in numpy, whose operations on a few rows cost a fraction of torch's
-        table, nodes = space.table.detach().numpy(), space.arrays[0]
+        table, nodes = self._arrays
         before, after = nodes[first:last], nodes[last : last + size]
         before = before if parents is None else before.take(parents, axis=0)
         for column in indices or [np.zeros(size, np.int64)]:  # row 0, which pads, is zero

@@ -40,7 +40,7 @@ class ScoreMemory:
         self._num_waiting = 0
 
     def __len__(self) -> int:
-        return len(self._scores) + self._num_waiting
+        return self._scores.shape[0] + self._num_waiting
 
     @property
     def trie(self) -> PrefixTrie:

@@ -1,5 +1,6 @@
 """One optimiser for the weights of several runs, each with its own gradient clip."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -111,6 +112,11 @@ class StackedWeights:
             else:
                 gradient.copy_(found)
 
+    def total_norm(self, read: RowGradient | None) -> float:
+        """Norm of the gradient of all runs together, in a fraction of the time of `norms`."""
+        parts = [self.gradient, *([] if read is None else [read.values.view(-1)])]
+        return math.sqrt(sum(float(np.dot(part.numpy(), part.numpy())) for part in parts))
+
     def norms(self, read: RowGradient | None) -> Array:
         """Norm of each run's gradient, [runs]; of the table only what was read counts."""
         squares = torch.linalg.vector_norm(self.side_by_side, dim=1).numpy() ** 2
@@ -157,9 +163,14 @@ class StackedDescent:
     def clip(self, read: RowGradient | None = None) -> Array:
         """Scale the gradient of every run to at most the clip; returns the norms before, [runs].
 
+        Where the norm of all runs together is within the clip, it is returned in their place: none is larger.
+
         Args:
             read: the gradient of the table.
         """
+        total = self._weights.total_norm(read)
+        if total <= self._clip:
+            return np.full(self._weights.num_runs, total)
         norms = self._weights.norms(read)
         if (norms > self._clip).any():
             self._weights.scale(np.minimum(self._clip / (norms + _NORM_MARGIN), 1.0), read)
@@ -176,8 +187,9 @@ class StackedDescent:
             # β·(m + g·(1 − β)/β) = β·m + (1 − β)·g: with this in the moments, the table moves as if it had no gradient,
             # and none of its size has to be written, read and cleared
             rows = torch.from_numpy(table.use(read.rows))
-            for moment, term, beta in zip(table.parts[1:], (read.values, read.values.square()), BETAS, strict=True):
-                moment.index_add_(0, rows, term, alpha=(1.0 - beta) / beta)
+            terms = read.values, read.values.square()
+            for moment, term, beta in zip(table.parts[1:], terms, BETAS, strict=True):
+                moment.index_add_(0, rows, term.mul_((1.0 - beta) / beta))
         blocks = table.step(int(self._num_steps), learning_rate)
         self._num_steps += 1
         # a weight without a gradient does not move: its moments are zero

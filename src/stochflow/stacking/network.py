@@ -13,7 +13,7 @@ from stochflow.models.body import PrefixBody
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.prefixes import Numbers
 from stochflow.stacking.descent import RowGradient, StackedWeights, joined
-from stochflow.stacking.trunk import StackedTrunk
+from stochflow.stacking.trunk import Both, StackedTrunk
 from stochflow.stacking.waiting import WaitingTable
 
 _Take = Callable[[Numbers, Tensor], None]
@@ -30,7 +30,7 @@ class StackedNetwork:
         width: numbers of a feature.
         firsts: the first row of each run in the table of all runs, [runs, 1].
         trunk: scale and shift of the norm, W and b of every layer, without gradient, [runs, n, width] each.
-        heads: W and b of the heads for π, π_B and log F side by side, the same, [runs, n, width] and [runs, 1, n].
+        heads: W and b of the heads for π, π_B and log F side by side, in numpy, [runs, n, width] and [runs, 1, n].
         into_trunk: the gradients of `trunk`.
         into_heads: those of `heads`.
         into_start: that in the sum of the empty prefix, [runs, width].
@@ -52,9 +52,10 @@ class StackedNetwork:
         self._read: RowGradient | None = None
         self.firsts = np.arange(0, num, self._num_rows)[:, None]
         values, gradients = self.weights.views(self.weights.values), self.weights.gradients
-        self.trunk, self.into_trunk = ([_matrix(views[name]) for name in names] for views in (values, gradients))
+        self.trunk = [Both.of(_matrix(values[name])) for name in names]
+        self.into_trunk = [_matrix(gradients[name]) for name in names]
         self.heads, self.into_heads = (
-            [_matrix(joined(views, kind)) for kind in heads] for views in (values, gradients)
+            [_matrix(joined(views, kind)).numpy() for kind in heads] for views in (values, gradients)
         )
         self.into_start = gradients["body.start"]
         self._trunk = [self.parameters[name] for name in names]
@@ -152,7 +153,7 @@ class _PrefixSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, start: Tensor, table: WaitingTable, take: _Take, rows: Numbers) -> Tensor:
         ctx.rows, ctx.take = rows, take
-        terms = torch.from_numpy(table.read(rows).sum(axis=0))
+        terms = torch.from_numpy(table.sums(np.moveaxis(rows, 0, -1)))
         starts = start[:, None, None].expand(-1, rows.shape[2], 1, -1)
         return torch.cat([starts, terms], dim=2).cumsum(dim=2)
 

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.prefixes import Numbers, num_complete_levels
+from stochflow.objectives.written import quietly
 from stochflow.stacking.network import StackedNetwork
-from stochflow.stacking.trunk import stacked_activations, stacked_gradients, stacked_widths
+from stochflow.stacking.trunk import Both, stacked_activations, stacked_gradients, stacked_linear, stacked_widths
 
 Array = npt.NDArray[Any]
 
@@ -28,8 +29,8 @@ class _Nodes(NamedTuple):
     """
 
     sums: Tensor
-    made: list[Tensor]
-    outputs: Tensor
+    made: list[Both]
+    outputs: Array
 
 
 class StackedSpace:
@@ -63,7 +64,7 @@ class StackedSpace:
         self.rows[:] = network.firsts  # which pads
         for level, columns in enumerate(self.complete, start=1):
             self.write_rows(level, columns)
-        widths = [width, *stacked_widths(width, len(network.body.layers)), network.heads[0].shape[1]]
+        widths = [width, *stacked_widths(width, len(network.body.layers)), network.heads[1].shape[2]]
         self._buffers = [torch.empty(runs, self.num_nodes, n, dtype=network.dtype) for n in widths]
         self.sums, self.outputs = self._buffers[0].numpy(), self._buffers[-1].numpy()
         # gradients in the features and, on their way, in what was before them
@@ -80,7 +81,7 @@ class StackedSpace:
         """The nodes from one to before another."""
         if (first, last) not in self._nodes:
             sums, *made, outputs = (buffer[:, first:last] for buffer in self._buffers)
-            self._nodes[first, last] = _Nodes(sums, made, outputs)
+            self._nodes[first, last] = _Nodes(sums, [*map(Both.of, made)], outputs.numpy())
         return self._nodes[first, last]
 
 
@@ -106,13 +107,10 @@ class StackedRecorder:
 
     def _add(self, before: Array, indices: Sequence[Numbers], after: Array) -> None:
         """Write what comes before nodes and some rows of the table; [runs, nodes, width], [runs, nodes] per k."""
-        self._sum_up(before, self._network.weights.table.read_all(indices), after)
-
-    def _sum_up(self, before: Array, terms: Sequence[Array], after: Array) -> None:
-        if not terms:
+        if indices:
+            np.add(before, self._network.weights.table.sums(np.stack(indices, axis=-1)), out=after)
+        else:
             after[:] = before
-        for term in terms:
-            before = np.add(before, term, out=after)
 
     def _before_rows(self) -> Array:
         """The first layer at the rows' nodes on the last complete level, [runs, batch, width]."""
@@ -161,21 +159,19 @@ class StackedRecorder:
         levels = space.sums[:, first:].reshape(runs, num_left, space.batch_size, width)  # a view
         into = space.rows[:, :, first:].reshape(len(rows), runs, num_left, space.batch_size)
         into[:] = rows[:, :, num : num + num_left]
-        # before its first level, no k-mer of a length has ended
-        firsts = [max(0, k - 1 - num) for k in self._network.body.kmers]
-        taken = self._network.weights.table.read_all([each[:, at:] for each, at in zip(into, firsts, strict=True)])
+        terms = self._network.weights.table.sums(np.moveaxis(into, 0, -1))
         for level in range(num_left):
-            before = levels[:, level - 1] if level else self._before_rows()
-            terms = [each[:, level - first] for each, first in zip(taken, firsts, strict=True) if level >= first]
-            self._sum_up(before, terms, levels[:, level])
+            np.add(levels[:, level - 1] if level else self._before_rows(), terms[:, level], out=levels[:, level])
         self._num_grown = space.num_levels
 
+    @quietly()
     def evaluate(self) -> None:
         """Everything behind the first layer, for all levels that have grown since the last time."""
         space, network = self._space, self._network
         nodes = space.nodes(space.starts[self._num_evaluated], space.starts[self._num_grown])
         stacked_activations(nodes.sums, network.trunk, nodes.made)
-        torch.baddbmm(network.heads[1], nodes.made[-1], network.heads[0].mT, out=nodes.outputs)
+        weight, bias = network.heads
+        stacked_linear(nodes.made[-1].array, weight, bias, nodes.outputs)
         self._num_evaluated = self._num_grown
 
     def logits(self, level: int) -> Array:
@@ -205,15 +201,17 @@ class StackedRecorder:
         codes += space.offsets[..., None]
         return codes
 
+    @quietly()
     def pull(self, rows: Array) -> None:
         """Give all weights the gradient that follows from that in `rows`, [runs·batch, levels, n]."""
         space, network = self._space, self._network
-        grad = torch.from_numpy(self._in_nodes(rows))
-        nodes = space.nodes(0, space.num_nodes)
-        network.into_heads[0].copy_(torch.bmm(grad.mT, nodes.made[-1]))  # what is in one piece is multiplied at once
-        torch.sum(grad, dim=1, keepdim=True, out=network.into_heads[1])
-        torch.bmm(grad, network.heads[0], out=space.grad)
-        stacked_gradients(space.grad, network.trunk, nodes.made, network.into_trunk, space.spare)
+        grad, nodes = self._in_nodes(rows), space.nodes(0, space.num_nodes)
+        weight, bias = network.into_heads
+        np.matmul(grad.swapaxes(1, 2), nodes.made[-1].array, out=weight)
+        np.add.reduce(grad, axis=1, keepdims=True, out=bias)
+        np.matmul(grad, network.heads[0], out=space.grad.numpy())
+        weights, made = ([each.tensor for each in both] for both in (network.trunk, nodes.made))
+        stacked_gradients(space.grad, weights, made, network.into_trunk, space.spare)
         self._climb()
 
     def _in_nodes(self, rows: Array) -> Array:

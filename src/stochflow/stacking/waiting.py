@@ -1,12 +1,16 @@
 """A table of weights of which an update reads few rows: the others wait for their moves until somebody reads them."""
 
+import math
+import operator
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 Array = npt.NDArray[Any]
 Blocks = list[list[Tensor]]  # values, gradients and both moments
@@ -37,6 +41,8 @@ class WaitingTable:
         self._whole_blocks = self._in_blocks(self._whole)
         most = int(_SHARE * len(values))
         self._room = [torch.empty_like(each[:most]) for each in self._whole]
+        # the same as numpy sees them
+        self._whole_arrays, self._room_arrays = ([each.numpy() for each in some] for some in (self._whole, self._room))
         self._rows, self._num = np.empty(most, np.int64), 0  # that are in use, in their order
         self._places = np.full(len(values), -1)  # theirs in the room; -1 for rows that wait
         self._num_before, self._learning_rates = 0, list[float]()  # of the updates that are waited for
@@ -59,22 +65,22 @@ class WaitingTable:
 
     def use(self, rows: Array) -> Array:
         """Bring rows into use; returns where they stand in `parts`, [...] each."""
+        if self._all_in_use:
+            return rows
         places = self._places.take(rows)
-        if not self._all_in_use and places.size and places.min() < 0:
-            self._join(np.unique(rows[places < 0]))
-            places = self._places.take(rows)
-        return rows if self._all_in_use else places
+        waiting = places < 0
+        if waiting.any():
+            self._join(rows[waiting])
+            return rows if self._all_in_use else self._places.take(rows)
+        return places
 
-    def read(self, rows: Array) -> Array:
-        """Values of rows, [...] → [..., width]."""
-        places = self.use(rows)
-        return self.parts[0].numpy().take(places, axis=0)
-
-    def read_all(self, columns: Sequence[Array]) -> list[Array]:
-        """Values of rows, [...] → [..., width] each; what comes into use does so at once."""
-        if columns:
-            self.use(np.concatenate([rows.ravel() for rows in columns]))
-        return [self.read(rows) for rows in columns]
+    def sums(self, rows: Array) -> Array:
+        """Values of some rows added up, [..., num] → [..., width]."""
+        places = torch.from_numpy(self.use(np.ascontiguousarray(rows)).ravel())
+        values = self._whole[0] if self._all_in_use else self._room[0]
+        firsts = _multiples(rows.shape[-1], rows.size // rows.shape[-1])
+        found: Array = functional.embedding_bag(places, values, firsts, mode="sum").numpy()
+        return found.reshape(*rows.shape[:-1], found.shape[-1])
 
     @property
     def rows_in_use(self) -> Array:
@@ -103,29 +109,38 @@ class WaitingTable:
             self._catch_up(self._whole_blocks)
             self._learning_rates.clear()
         rows = self._rows[: self._num]
-        for whole, part in zip(self._whole, self.parts, strict=True):
-            whole.numpy()[rows] = part.numpy()[: self._num]
+        for whole, part in zip(self._whole_arrays, self._room_arrays, strict=True):
+            whole[rows] = part[: self._num]
         self._places[rows] = -1
         self._num = self._num_updates = 0
         self._all_in_use = False
 
     def _join(self, rows: Array) -> None:
+        """Let rows that wait come into use, [num]; the same one may be there several times."""
+        # the last of its places stands for a row: sorting them would cost more
+        numbers = np.arange(len(rows))
+        self._places[rows] = numbers
+        rows = rows[self._places.take(rows) == numbers]
         first, last = self._num, self._num + len(rows)
         if last > len(self._rows):
+            self._places[rows] = -1
             num_updates = self._num_updates
             self.settle()
             self._num_updates, self._all_in_use = num_updates, True
             return
-        new = [room[first:last] for room in self._room]
-        for whole, part in zip(self._whole, new, strict=True):
-            whole.numpy().take(rows, axis=0, out=part.numpy(), mode="clip")  # other modes write to a copy first
+        for whole, part in zip(self._whole_arrays, self._room_arrays, strict=True):
+            whole.take(rows, axis=0, out=part[first:last], mode="clip")  # other modes write to a copy first
         if self._learning_rates:
-            self._catch_up(self._in_blocks(new))
+            self._catch_up(self._in_blocks([room[first:last] for room in self._room]))
         self._places[rows], self._rows[first:last], self._num = np.arange(first, last), rows, last
 
     def _in_blocks(self, parts: Sequence[Tensor]) -> Blocks:
-        values, first, second = (list(part.view(-1).split(_BLOCK)) for part in parts)
-        return [values, [self._nothing[: len(block)] for block in values], first, second]
+        num, flat = parts[0].numel(), [part.view(-1) for part in parts]
+        if num <= _BLOCK:
+            values, first, second = ([part] for part in flat)
+            return [values, [self._nothing[:num]], first, second]
+        values, first, second = (list(part.split(_BLOCK)) for part in flat)
+        return [values, [self._nothing[: block.numel()] for block in values], first, second]
 
     def _catch_up(self, blocks: Blocks) -> None:
         """Move rows as the updates that they wait for do."""
@@ -137,6 +152,12 @@ class WaitingTable:
             # an update with other settings does it; after it, m and √v are so many times what they were at first
             of_first, of_second = shrink[0] ** number, shrink[1] ** (number / 2)
             adam(blocks, _LATE, distance * of_second / of_first, shrink, margin * of_second)
+
+
+@lru_cache(maxsize=64)
+def _multiples(step: int, num: int) -> Tensor:
+    """The first multiples of a number, zero included, [num]."""
+    return torch.arange(num) * step
 
 
 def adam(
@@ -182,18 +203,23 @@ def drift(num_before: int, learning_rates: Sequence[float]) -> list[tuple[float,
     Returns:
         The weights of the quadrature with ε times their nodes.
     """
-    times = np.arange(1, len(learning_rates) + 1)
-    first, second = (1.0 - beta ** (times + num_before) for beta in BETAS)
-    nodes = np.sqrt(second / BETAS[1] ** times)
-    weights = np.array(learning_rates) * BETAS[0] ** times / first * nodes
-    total = weights.sum()
+    # in plain numbers: there are few, and each is a fraction of what a call of numpy costs
+    (decay, slow), nodes, weights = BETAS, list[float](), list[float]()
+    for later, learning_rate in enumerate(learning_rates, start=1):
+        node = math.sqrt((1.0 - slow ** (num_before + later)) / slow**later)
+        nodes.append(node)
+        weights.append(learning_rate * decay**later / (1.0 - decay ** (num_before + later)) * node)
+    total = sum(weights)
     if total == 0.0:  # nothing moves
         return [(0.0, EPSILON)]
-    # two steps of Lanczos: the Jacobi matrix of the measure, whose eigenvalues are the nodes
-    mean = (weights @ nodes) / total
-    spread = (weights @ (nodes - mean) ** 2) / total
+    mean = sum(map(operator.mul, weights, nodes)) / total
+    gaps = [node - mean for node in nodes]
+    squares = [weight * gap * gap for weight, gap in zip(weights, gaps, strict=True)]
+    spread = sum(squares) / total
     if spread < _ALIKE * mean**2:
-        return [(float(total), EPSILON * float(mean))]
-    skew = (weights @ (nodes - mean) ** 3) / total
-    found, vectors = np.linalg.eigh([[mean, np.sqrt(spread)], [np.sqrt(spread), mean + skew / spread]])
-    return list(zip((total * vectors[0] ** 2).tolist(), (EPSILON * found).tolist(), strict=True))
+        return [(total, EPSILON * mean)]
+    # two steps of Lanczos give the Jacobi matrix of the measure, [[mean, √spread], [√spread, mean + tilt]]: its
+    # eigenvalues are the nodes, and the squares of the first numbers of its eigenvectors the weights
+    tilt = sum(map(operator.mul, squares, gaps)) / total / spread
+    ends = [tilt / 2.0 + sign * math.sqrt(tilt * tilt / 4.0 + spread) for sign in (-1.0, 1.0)]
+    return [(total * spread / (spread + end * end), EPSILON * (mean + end)) for end in ends]
