@@ -30,13 +30,14 @@ def log_softmax(logits: Array) -> tuple[Array, Array]:
 
 def _log_softmax_by_column(logits: Array) -> tuple[Array, Array]:
     """The same numbers; for many rows of a few numbers, which numpy would go through one by one, half of the time."""
-    centred = np.moveaxis(logits, -1, 0).copy()
+    centred = logits.transpose(logits.ndim - 1, *range(logits.ndim - 1)).copy()
     centred -= np.maximum.reduce(centred, axis=0)
     weights = np.exp(centred)
     sums = np.add.reduce(weights, axis=0)
     centred -= np.log(sums)
     weights /= sums
-    return np.moveaxis(centred, 0, -1), np.moveaxis(weights, 0, -1)
+    back = (*range(1, logits.ndim), 0)
+    return centred.transpose(back), weights.transpose(back)
 
 
 def log_sum(values: Array) -> Array:

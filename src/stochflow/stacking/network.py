@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
@@ -48,7 +49,6 @@ class StackedNetwork:
         self.weights = StackedWeights(networks, _TABLE, names[2::2], [*heads[0], *heads[1]])
         self.parameters = self.weights.parameters
         num, self._num_rows, self.width = len(self.weights.table), *self.parameters[_TABLE].shape[1:]
-        self._room, self._numbers = self.weights.values.new_empty(0, self.width), np.zeros(num, np.int64)
         self._read: RowGradient | None = None
         self.firsts = np.arange(0, num, self._num_rows)[:, None]
         values, gradients = self.weights.views(self.weights.values), self.weights.gradients
@@ -96,18 +96,15 @@ class StackedNetwork:
         """
         if self._read is not None:
             raise RuntimeError("descend before the next batch: the gradient of the embedding is that of one")
-        # every row is numbered by the last of its places: sorting them would cost more than the sums
-        places, flat = np.arange(rows.size), rows.ravel()
-        self._numbers[flat] = places
-        last = self._numbers[flat]
-        distinct = (last == places).nonzero()[0]
-        places[distinct] = np.arange(len(distinct))
-        which, read = torch.from_numpy(places[last]), flat[distinct]
-        if len(self._room) < rows.size:
-            self._room = self.weights.values.new_empty(rows.size, self.width)
-        gradient = self._room[: len(read)].zero_()
-        for part in which.split(rows.shape[1]):
-            gradient.index_add_(0, part, terms)
+        # in the order of the rows, so that the terms of one are a bag; a few bits are sorted in a fraction of the time
+        flat = rows.ravel()
+        order = flat.astype(np.uint16 if len(self.weights.table) <= 2**16 else np.int64).argsort(kind="stable")
+        ordered = flat.take(order)
+        new = np.ones(len(ordered), np.bool_)
+        np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+        firsts = new.nonzero()[0]
+        bags = torch.from_numpy(order % rows.shape[1]), terms, torch.from_numpy(firsts)
+        gradient, read = functional.embedding_bag(*bags, mode="sum"), ordered.take(firsts)
         owners = read // self._num_rows
         gradient.numpy()[(read == owners * self._num_rows).nonzero()[0]] = 0.0
         self._read = RowGradient(read, gradient, owners)
@@ -153,7 +150,7 @@ class _PrefixSums(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, start: Tensor, table: WaitingTable, take: _Take, rows: Numbers) -> Tensor:
         ctx.rows, ctx.take = rows, take
-        terms = torch.from_numpy(table.sums(np.moveaxis(rows, 0, -1)))
+        terms = torch.from_numpy(table.sums(rows.transpose(1, 2, 3, 0)))
         starts = start[:, None, None].expand(-1, rows.shape[2], 1, -1)
         return torch.cat([starts, terms], dim=2).cumsum(dim=2)
 

@@ -43,8 +43,7 @@ class StackedSpace:
         num_apart: levels after these.
         starts: the first node of every level, and the number of all nodes.
         offsets: the first node of each run among those of all runs, [runs, 1].
-        complete: per complete level, rows of the table that its nodes add, [runs, K^level] per k there is.
-        parents: the same for the nodes before, [K^level].
+        parents: per complete level, the nodes before its own, [K^level].
         rows: what every node adds, per k, [num_kmers, runs, nodes]; the first row of a run's table where nothing ends.
     """
 
@@ -58,12 +57,11 @@ class StackedSpace:
         self.num_nodes = self.starts[-1]
         self.offsets = self.num_nodes * np.arange(runs)[:, None]
         levels = network.body.complete_levels(num)
-        self.complete = [[column + network.firsts for column in indices] for indices, _ in levels]
         self.parents = [parents for _, parents in levels]
         self.rows = np.empty((len(network.body.kmers), runs, self.num_nodes), np.int64)
         self.rows[:] = network.firsts  # which pads
-        for level, columns in enumerate(self.complete, start=1):
-            self.write_rows(level, columns)
+        for level, (indices, _) in enumerate(levels, start=1):
+            self.write_rows(level, [column + network.firsts for column in indices])
         widths = [width, *stacked_widths(width, len(network.body.layers)), network.heads[1].shape[2]]
         self._buffers = [torch.empty(runs, self.num_nodes, n, dtype=network.dtype) for n in widths]
         self.sums, self.outputs = self._buffers[0].numpy(), self._buffers[-1].numpy()
@@ -95,22 +93,26 @@ class StackedRecorder:
         self._space, self._network = space, space.network
         # per complete level, the prefixes of the rows as numbers, [runs, batch]
         self._codes = [np.zeros((self._network.num_runs, space.batch_size), np.int64)]
-        self._num_grown, self._num_evaluated = 1 + space.num_complete, 0
-        self._grow_complete()
+        self._num_grown, self._num_evaluated = 0, 0
 
-    def _grow_complete(self) -> None:
+    def grow_complete(self) -> None:
+        """The first layer of the levels that hold all prefixes there are."""
+        num = self._space.num_complete
+        self._add_complete(self._terms(1, self._space.starts[num + 1]))
+        self._num_grown = 1 + num
+
+    def _add_complete(self, terms: Array) -> None:
+        """The same from what all nodes but the first add, perhaps also those of later levels; [runs, nodes, width]."""
         space, starts = self._space, self._space.starts
         space.sums[:, 0] = self._network.parameters["body.start"].detach().numpy()
-        for level, (indices, parents) in enumerate(zip(space.complete, space.parents, strict=True)):
-            before = space.sums[:, starts[level] : starts[level + 1]].take(parents, axis=1)
-            self._add(before, indices, space.sums[:, starts[level + 1] : starts[level + 2]])
+        for level, parents in enumerate(space.parents, start=1):
+            first, last = starts[level : level + 2]
+            before = space.sums[:, starts[level - 1] : first].take(parents, axis=1)
+            np.add(before, terms[:, first - 1 : last - 1], out=space.sums[:, first:last])
 
-    def _add(self, before: Array, indices: Sequence[Numbers], after: Array) -> None:
-        """Write what comes before nodes and some rows of the table; [runs, nodes, width], [runs, nodes] per k."""
-        if indices:
-            np.add(before, self._network.weights.table.sums(np.stack(indices, axis=-1)), out=after)
-        else:
-            after[:] = before
+    def _terms(self, first: int, last: int) -> Array:
+        """What nodes from one to before another add to those before them, [runs, nodes, width]."""
+        return self._network.weights.table.sums(self._space.rows[:, :, first:last].transpose(1, 2, 0))
 
     def _before_rows(self) -> Array:
         """The first layer at the rows' nodes on the last complete level, [runs, batch, width]."""
@@ -140,8 +142,8 @@ class StackedRecorder:
             before = self._before_rows()
         else:
             before = space.sums[:, first - space.batch_size : first]
-        self._add(before, indices, space.sums[:, first:last])
         space.write_rows(level, indices)
+        np.add(before, self._terms(first, last), out=space.sums[:, first:last])
         self._num_grown += 1
 
     def grow_all(self, rows: Numbers, outcomes: Numbers) -> None:
@@ -159,9 +161,11 @@ class StackedRecorder:
         levels = space.sums[:, first:].reshape(runs, num_left, space.batch_size, width)  # a view
         into = space.rows[:, :, first:].reshape(len(rows), runs, num_left, space.batch_size)
         into[:] = rows[:, :, num : num + num_left]
-        terms = self._network.weights.table.sums(np.moveaxis(into, 0, -1))
+        terms = self._terms(1, space.num_nodes)
+        self._add_complete(terms)
+        apart = terms[:, first - 1 :].reshape(levels.shape)
         for level in range(num_left):
-            np.add(levels[:, level - 1] if level else self._before_rows(), terms[:, level], out=levels[:, level])
+            np.add(levels[:, level - 1] if level else self._before_rows(), apart[:, level], out=levels[:, level])
         self._num_grown = space.num_levels
 
     @quietly()
@@ -255,6 +259,7 @@ class StackedWalker:
     def __init__(self, network: StackedNetwork, space: StackedSpace) -> None:
         self._network, self._shape = network, (network.num_runs, space.batch_size)
         self.recorder = StackedRecorder(space)
+        self.recorder.grow_complete()
         self.recorder.evaluate()
         self._columns: list[Numbers] = []
 

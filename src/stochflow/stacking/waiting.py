@@ -136,11 +136,9 @@ class WaitingTable:
 
     def _in_blocks(self, parts: Sequence[Tensor]) -> Blocks:
         num, flat = parts[0].numel(), [part.view(-1) for part in parts]
-        if num <= _BLOCK:
-            values, first, second = ([part] for part in flat)
-            return [values, [self._nothing[:num]], first, second]
-        values, first, second = (list(part.split(_BLOCK)) for part in flat)
-        return [values, [self._nothing[: block.numel()] for block in values], first, second]
+        firsts = range(0, num, _BLOCK)
+        values, first, second = ([part[at : at + _BLOCK] for at in firsts] for part in flat)
+        return [values, [self._nothing[: min(_BLOCK, num - at)] for at in firsts], first, second]
 
     def _catch_up(self, blocks: Blocks) -> None:
         """Move rows as the updates that they wait for do."""
