@@ -95,13 +95,15 @@ class PrefixTree:
         """Append one token per row, [batch]."""
         which, depth, batch_size = self.which[-1], len(self.parents), self.batch_size
         self._columns.append(column)
+        if self.parted:
+            return self._append(which, self._all, self._all, batch_size)
         if depth < self._num_complete:
             parents = all_parents(self.num_tokens, depth + 1)
             return self._append(parents, None, which * self.num_tokens + column, len(parents))
         few = max(_FEW_ROWS, batch_size // _FEW_SHARE)
         # a level spares about a K-th of what the one before did
         hopeful = self._rows[-1] is None or batch_size - self.sizes[-1] > 2 * few
-        if hopeful and not self.parted and batch_size >= SMALL_BATCH:
+        if hopeful and batch_size >= SMALL_BATCH:
             codes = which * self.num_tokens + column
             numbers = np.zeros(self.sizes[-1] * self.num_tokens, np.int64)
             numbers[codes] = 1

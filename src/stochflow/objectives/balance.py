@@ -98,9 +98,9 @@ def moments(values: Tensor | Array, valid: Tensor | None) -> Array:
         num_real = real.sum(axis=-1).clip(min=1).astype(found.dtype)
         means = np.where(real, found, 0.0).sum(axis=-1) / num_real
         centred = np.where(real, found - means[..., None], 0.0)
-    deviations = np.sqrt(np.add.reduce(centred * centred, axis=-1) / num_real)
-    both: Array = np.stack([means, deviations], axis=-1)
-    return both.reshape(*both.shape[:-2], -1)
+    both = np.empty((*means.shape, 2), means.dtype)
+    both[..., 0], both[..., 1] = means, np.sqrt(np.add.reduce(centred * centred, axis=-1) / num_real)
+    return both.reshape(*means.shape[:-1], -1)
 
 
 class Paths(NamedTuple):

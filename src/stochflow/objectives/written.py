@@ -7,6 +7,7 @@ the policy.
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -66,6 +67,18 @@ class Pulls(NamedTuple):
     flow: Array
 
 
+@lru_cache(maxsize=64)
+def _log_completions(num_tokens: int, length: int) -> Array:
+    """(L − t)·log K of every depth but the last, in the precision in which the network counts completions, [L]."""
+    return np.arange(length, 0, -1, dtype=np.float32) * np.float32(math.log(num_tokens))
+
+
+@lru_cache(maxsize=64)
+def _places(num_rows: int, length: int) -> tuple[Array, Array]:
+    """Numbers of rows and of steps, [num_rows, 1] and [L]: what picks one entry of each."""
+    return np.arange(num_rows)[:, None], np.arange(length)
+
+
 class WrittenPaths:
     """The heads along the paths of a batch, and what is known of their gradient so far.
 
@@ -79,10 +92,9 @@ class WrittenPaths:
         """The three heads side by side, [batch, levels, n]."""
         self._rows, self.num_tokens, self._length = rows, num_tokens, length
         self.log_policy, self._policy = log_softmax(self._rows[:, :length, :num_tokens])
-        left = np.arange(length, 0, -1, dtype=np.float32)  # the precision in which the network counts completions
-        self.log_flow = self._rows[:, :length, -1] + left * np.float32(math.log(num_tokens))
-        self.gradient = np.zeros_like(self._rows)
-        self._places = np.arange(len(self._rows))[:, None], np.arange(length)
+        self.log_flow = self._rows[:, :length, -1] + _log_completions(num_tokens, length)
+        self.gradient = np.zeros(self._rows.shape, self._rows.dtype)
+        self._places = _places(len(self._rows), length)
 
     def log_forward(self, actions: Array) -> Array:
         """log π(a_t|s_t); [batch, time] → [batch, time]."""
