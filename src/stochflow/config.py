@@ -147,6 +147,9 @@ class ModelConfig(Settings):
     width: int = Field(128, ge=1, le=2**14, description="Width of the body.")
     num_layers: int = Field(2, ge=0, le=64, description="Residual layers or attention blocks after the embedding.")
     heads: int = Field(4, ge=1, description="Attention heads; they divide the width (transformer).")
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Of the products behind the embedding; bfloat16 pays for widths of 512 and more (kmer)."
+    )
 
     @model_validator(mode="after")
     def _positive_kmers(self) -> "ModelConfig":
@@ -158,6 +161,12 @@ class ModelConfig(Settings):
     def _whole_heads(self) -> "ModelConfig":
         if self.body == "transformer" and self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of {self.heads} heads")
+        return self
+
+    @model_validator(mode="after")
+    def _precise_attention(self) -> "ModelConfig":
+        if self.body == "transformer" and self.precision != "float32":
+            raise ValueError(f"a transformer computes in float32; leave precision {self.precision} out")
         return self
 
 

@@ -278,7 +278,10 @@ def make_network(model: ModelConfig, task: Task) -> FlowNetwork:
             f"tables for model.kmers {list(kmers)} are too large for {task.length} positions and {task.num_tokens} "
             "letters; set model.kmers to null or to fewer and shorter ones, or lower model.width"
         )
-    return FlowNetwork(*shape, kmers, model.width, model.num_layers, plain=model.trunk == "plain")
+    network = FlowNetwork(*shape, kmers, model.width, model.num_layers, plain=model.trunk == "plain")
+    if model.precision == "bfloat16":
+        network.body.precision = torch.bfloat16
+    return network
 
 
 def _check_alphabet(task: Task, config: Config) -> None:
@@ -428,7 +431,8 @@ def choose_device(name: str) -> torch.device:
 @contextmanager
 def computing(config: Config) -> Iterator[None]:
     """Let torch compute as the config says, then as before."""
-    with torch_threads(config.threads), _same_every_time(config.device) if config.deterministic else nullcontext():
+    deterministic = _same_every_time(config.device) if config.deterministic else nullcontext()
+    with torch_threads(config.threads, one_dnn=config.model.precision != "float32"), deterministic:
         yield
 
 
@@ -453,20 +457,21 @@ def _same_every_time(device: str) -> Iterator[None]:
 
 
 @contextmanager
-def torch_threads(num_threads: int) -> Iterator[None]:
+def torch_threads(num_threads: int, one_dnn: bool = False) -> Iterator[None]:
     """Let torch and the linear algebra under numpy use so many threads, then as many as before.
 
-    Without oneDNN, whose fixed cost per activation is several times that of torch's own on matrices of a few rows.
+    Without oneDNN, whose fixed cost per activation is several times that of torch's own on matrices of a few rows; only
+    products in a lower precision need it.
     """
-    before, one_dnn = torch.get_num_threads(), torch.backends.mkldnn.enabled
+    before, had_one_dnn = torch.get_num_threads(), torch.backends.mkldnn.enabled
     torch.set_num_threads(num_threads)
-    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]  # the stubs know the descriptor only
+    torch.backends.mkldnn.enabled = one_dnn  # type: ignore[assignment]  # the stubs know the descriptor only
     try:
         with threadpool_limits(num_threads, user_api="blas"):
             yield
     finally:
         torch.set_num_threads(before)
-        torch.backends.mkldnn.enabled = one_dnn
+        torch.backends.mkldnn.enabled = had_one_dnn
 
 
 def _mean_of_known(sampled: Sampled) -> float | None:

@@ -42,3 +42,17 @@ def test_without_layers_only_the_first_activation_is_left(generator: torch.Gener
     for plain in (False, True):
         body = PrefixBody(3, 4, (1,), 6, 0, plain=plain).double()
         assert torch.autograd.gradcheck(body.fused_features, (random_sums(generator),))
+
+
+def test_products_in_a_lower_precision_err_by_it_and_no_more(body: PrefixBody, generator: torch.Generator) -> None:
+    sums, weights = random_sums(generator), torch.randn(7, 6, generator=generator, dtype=torch.float64)
+    asked = [sums, *(weight for name, weight in body.named_parameters() if name.startswith(("norm", "layers")))]
+    exact = body.features(sums)
+    expected = torch.autograd.grad((exact * weights).sum(), asked)
+    body.precision = torch.float32
+    for features in (body.features(sums), body.fused_features(sums)):
+        assert features.dtype == torch.float64
+        assert 1e-10 < float((features - exact).detach().abs().max()) < 1e-4
+        found = torch.autograd.grad((features * weights).sum(), asked)
+        for one, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(one, other, atol=1e-3, rtol=1e-4)

@@ -140,6 +140,7 @@ def check_graph_settings(config: Config, graph: Graph) -> None:
         "noise in the reward": config.reward_noise != "none",
         "a file of known sequences": config.evaluation.reference is not None,
         "a transformer": config.model.body != "kmer",
+        "a lower precision": config.model.precision != "float32",
         "restarts": config.exploration.restarts > 0,
     }
     for what, given in unfit.items():

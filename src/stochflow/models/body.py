@@ -37,9 +37,13 @@ class PrefixBody(nn.Module):
     With `kmers=(1,)` the sum is the first layer of an MLP on one-hot prefixes. Longer k-mers let that layer see
     neighbouring letters together. A k-mer belongs to the position where it ends, so extending a prefix adds one
     term per k and nothing that was summed before changes.
+
+    Products with the matrices of the MLP are made in the `precision` that is set; everything else, the weights
+    included, keeps its own.
     """
 
     offsets: Tensor
+    precision: torch.dtype | None = None
 
     def __init__(
         self, num_tokens: int, length: int, kmers: tuple[int, ...], width: int, num_layers: int, plain: bool = False
@@ -199,12 +203,20 @@ class PrefixBody(nn.Module):
         if self.norm is None:
             hidden = sums.relu()
             for layer in self.layers:
-                hidden = layer(hidden).relu()
+                hidden = self._linear(layer, hidden).relu()
             return hidden
         hidden = functional.gelu(self.norm(sums))
         for layer in self.layers:
-            hidden = hidden + functional.gelu(layer(hidden))
+            hidden = hidden + functional.gelu(self._linear(layer, hidden))
         return hidden
+
+    def _linear(self, layer: nn.Module, inputs: Tensor) -> Tensor:
+        """W·x + b in the precision of products; [..., width] → [..., width]."""
+        if self.precision is None or not isinstance(layer, nn.Linear):
+            found: Tensor = layer(inputs)
+            return found
+        products = functional.linear(inputs.to(self.precision), layer.weight.to(self.precision))
+        return products.to(inputs.dtype) + layer.bias
 
     @property
     def trunk_weights(self) -> list[Tensor]:
@@ -216,7 +228,7 @@ class PrefixBody(nn.Module):
     def fused_features(self, sums: Tensor) -> Tensor:
         """The same for [rows, width], the gradient written out."""
         trunk = ResidualTrunk if self.norm is not None else PlainTrunk
-        features: Tensor = trunk.apply(sums, *self.trunk_weights)  # type: ignore[no-untyped-call]  # torch
+        features: Tensor = trunk.apply(self.precision, sums, *self.trunk_weights)  # type: ignore[no-untyped-call]  # torch
         return features
 
     def activation_widths(self) -> list[int]:
@@ -228,7 +240,7 @@ class PrefixBody(nn.Module):
         """Write everything that the layers compute, the features last; [rows, width], see `trunk`.
 
         Args:
-            weights: `trunk_weights`, `transposed`.
+            weights: `trunk_weights`, `lowered` and `transposed`.
         """
         if self.norm is None:
             plain_activations(sums, weights, into)
@@ -242,6 +254,7 @@ class PrefixBody(nn.Module):
 
         Args:
             grad: in the features, [rows, width]; it is used up.
+            weights: `trunk_weights`, `lowered`.
             made: the activations.
         """
         if self.norm is None:

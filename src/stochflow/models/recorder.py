@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from stochflow.logmath import masked_log_softmax
 from stochflow.models.body import PrefixBody
 from stochflow.models.prefixes import Numbers, PrefixTree, climb
-from stochflow.models.trunk import transposed
+from stochflow.models.trunk import Weights, lowered, transposed
 
 _log_softmax_backward = torch.ops.aten._log_softmax_backward_data.default
 _state = threading.local()
@@ -108,12 +108,15 @@ class Workspace:
         torch.cat(self.heads[1::2], out=bias)
         return weight, bias
 
-    def trunk_columns(self) -> list[Tensor]:
-        """What `PrefixBody.activations` reads."""
+    def read_trunk(self) -> tuple[Weights, Weights]:
+        """What `PrefixBody.add_gradients` and `PrefixBody.activations` read, as it is now."""
+        if self.body.precision is not None:
+            weights = lowered(self.trunk, self.body.precision)
+            return weights, transposed(weights)
         places = [weight.data_ptr() for weight in self.trunk]
         if places != self._columns[0]:  # an optimiser has taken the weights elsewhere
             self._columns = places, transposed(self.trunk)
-        return self._columns[1]
+        return self.trunk, self._columns[1]
 
     def rows(self, first: int, last: int) -> Rows:
         """The nodes from one to before another."""
@@ -142,7 +145,7 @@ class Evaluation(ABC):
         self._space, self._body = space, space.body
         space.lend(self)
         self._head_weight, self._head_bias = space.read_heads()
-        self._trunk_columns = space.trunk_columns()
+        self._trunk, self._trunk_columns = space.read_trunk()
 
     @abstractmethod
     def row_outputs(self) -> Tensor:
@@ -202,9 +205,9 @@ class Evaluation(ABC):
         Args:
             grad: in the heads of the rows, [rows, n].
         """
-        space, num_heads = self._space, len(self._space.heads)
+        num_heads = len(self._space.heads)
         features = self._add_behind_features(grad, rows, into[-num_heads:])
-        return self._body.add_gradients(features, rows.sums, space.trunk, rows.made, into[2 : len(into) - num_heads])
+        return self._body.add_gradients(features, rows.sums, self._trunk, rows.made, into[2 : len(into) - num_heads])
 
     def _add_behind_features(self, grad: Tensor, rows: Rows, into: list[Tensor]) -> Tensor:
         """Add the gradient in all heads; returns that in the features, [rows, width]."""

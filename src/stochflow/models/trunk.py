@@ -2,6 +2,9 @@
 
 Two kinds. Residual: h₀ = gelu(norm(s)), h_{i+1} = h_i + gelu(W_i·h_i + b_i). Plain: h₀ = relu(s),
 h_{i+1} = relu(W_i·h_i + b_i).
+
+Products are made in the precision of the matrices that are given, see `lowered`; everything else stays in that of the
+sums.
 """
 
 from collections.abc import Sequence
@@ -43,7 +46,7 @@ def residual_activations(sums: Tensor, weights: Weights, into: Sequence[Tensor])
     _layer_norm_into(sums, sums.shape[-1:], weights[0], weights[1], NORM_EPSILON, out0=normed, out1=mean, out2=inverse)
     _gelu_into(normed, out=hidden)
     for columns, bias, inner, following in zip(weights[2::2], weights[3::2], into[4::2], into[5::2], strict=True):
-        torch.addmm(bias, hidden, columns, out=inner)
+        _linear_into(bias, hidden, columns, inner)
         torch.add(hidden, _gelu_into(inner, out=following), out=following)
         hidden = following
 
@@ -52,7 +55,29 @@ def plain_activations(sums: Tensor, weights: Weights, into: Sequence[Tensor]) ->
     """Write h₀, h₁, … of the plain kind, [rows, width] each; the weights are Wᵀ and b of every layer."""
     torch.clamp_min(sums, 0.0, out=into[0])
     for columns, bias, hidden, following in zip(weights[::2], weights[1::2], into, into[1:], strict=False):
-        torch.addmm(bias, hidden, columns, out=following).relu_()
+        _linear_into(bias, hidden, columns, following).relu_()
+
+
+def _linear_into(bias: Tensor, inputs: Tensor, columns: Tensor, out: Tensor) -> Tensor:
+    """Write inputs·columns + bias; [rows, width] and [width, width] → [rows, width]."""
+    if columns.dtype == inputs.dtype:
+        return torch.addmm(bias, inputs, columns, out=out)
+    return torch.add(bias, torch.mm(inputs.to(columns.dtype), columns), out=out)
+
+
+def _add_product(into: Tensor, left: Tensor, right: Tensor, precision: torch.dtype) -> None:
+    """Add left·right, multiplied in some precision, to what is there."""
+    if precision == into.dtype:
+        into.addmm_(left, right)
+    else:
+        into.add_(torch.mm(left.to(precision), right.to(precision)))
+
+
+def lowered(weights: Weights, precision: torch.dtype | None) -> Weights:
+    """The weights with their matrices in a precision of products; as they are for None."""
+    if precision is None:
+        return weights
+    return [weight.to(precision) if weight.ndim == 2 else weight for weight in weights]
 
 
 def transposed(weights: Weights) -> list[Tensor]:
@@ -76,9 +101,9 @@ def add_residual_gradients(
     layers = zip(weights[-2:1:-2], into[-2:1:-2], into[-1:2:-2], hidden[-3::-2], hidden[-2::-2], strict=True)
     for weight, into_weight, into_bias, before, inner in layers:
         _gelu_backward_into(grad, inner, grad_input=inner_grad)
-        into_weight.addmm_(inner_grad.t(), before)
+        _add_product(into_weight, inner_grad.t(), before, weight.dtype)
         into_bias.addmv_(inner_grad.t(), ones)
-        grad.addmm_(inner_grad, weight)
+        _add_product(grad, inner_grad, weight, weight.dtype)
     _gelu_backward_into(grad, normed, grad_input=grad)
     norm = (sums.shape[-1:], mean, inverse, weights[0], weights[1])
     before_norm, scale, shift = _layer_norm_backward(grad, sums, *norm, [True, True, True])
@@ -91,9 +116,10 @@ def add_plain_gradients(grad: Tensor, weights: Weights, made: Sequence[Tensor], 
     """The same for the plain kind, which has no norm."""
     for number in range(len(weights) // 2 - 1, -1, -1):
         grad = _relu_backward(grad, made[number + 1], 0.0, grad_input=grad)
-        into[2 * number].addmm_(grad.t(), made[number])
+        weight = weights[2 * number]
+        _add_product(into[2 * number], grad.t(), made[number], weight.dtype)
         into[2 * number + 1].add_(grad.sum(dim=0))
-        grad = torch.mm(grad, weights[2 * number])
+        grad = torch.mm(grad.to(weight.dtype), weight).to(grad.dtype)
     return _relu_backward(grad, made[0], 0.0, grad_input=grad)
 
 
@@ -101,38 +127,40 @@ class ResidualTrunk(torch.autograd.Function):
     """Features of summed embeddings."""
 
     @staticmethod
-    def forward(ctx: Any, sums: Tensor, *weights: Tensor) -> Tensor:
-        """[rows, width] → [rows, width]; the weights are those of `add_residual_gradients`."""
+    def forward(ctx: Any, precision: torch.dtype | None, sums: Tensor, *weights: Tensor) -> Tensor:
+        """[rows, width] → [rows, width]; the weights are those of `add_residual_gradients`, not yet `lowered`."""
         made = [sums.new_empty(len(sums), n) for n in residual_widths(sums.shape[-1], len(weights) // 2 - 1)]
-        residual_activations(sums, transposed(weights), made)
+        residual_activations(sums, transposed(lowered(weights, precision)), made)
         ctx.save_for_backward(sums, *weights, *made)
-        ctx.num_weights = len(weights)
+        ctx.num_weights, ctx.precision = len(weights), precision
         return made[-1].view_as(made[-1])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         sums, *saved = ctx.saved_tensors
         weights = saved[: ctx.num_weights]
         into = [torch.zeros_like(weight) for weight in weights]
-        return add_residual_gradients(grad.clone(), sums, weights, saved[ctx.num_weights :], into), *into
+        read = lowered(weights, ctx.precision)
+        return None, add_residual_gradients(grad.clone(), sums, read, saved[ctx.num_weights :], into), *into
 
 
 class PlainTrunk(torch.autograd.Function):
     """The same for the plain kind."""
 
     @staticmethod
-    def forward(ctx: Any, sums: Tensor, *weights: Tensor) -> Tensor:
+    def forward(ctx: Any, precision: torch.dtype | None, sums: Tensor, *weights: Tensor) -> Tensor:
         made = [sums.new_empty(len(sums), n) for n in plain_widths(sums.shape[-1], len(weights) // 2)]
-        plain_activations(sums, transposed(weights), made)
+        plain_activations(sums, transposed(lowered(weights, precision)), made)
         ctx.save_for_backward(*weights, *made)
-        ctx.num_weights = len(weights)
+        ctx.num_weights, ctx.precision = len(weights), precision
         return made[-1].view_as(made[-1])
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
         weights = saved[: ctx.num_weights]
         into = [torch.zeros_like(weight) for weight in weights]
-        return add_plain_gradients(grad, weights, saved[ctx.num_weights :], into), *into
+        read = lowered(weights, ctx.precision)
+        return None, add_plain_gradients(grad, read, saved[ctx.num_weights :], into), *into

@@ -44,6 +44,8 @@ def why_not_stacked(config: Config) -> str | None:
         return "only k-mer bodies can be stacked"
     if config.model.trunk == "plain":
         return "only residual trunks can be stacked"
+    if config.model.precision != "float32":
+        return "only networks in float32 can be stacked"
     if config.budget.oracle_calls is not None or config.budget.minutes is not None:
         return "its budget ends each run at a step of its own"
     if choose_device(config.device).type != "cpu":
