@@ -55,6 +55,7 @@ class Mutation(NamedTuple):
 
 
 OBJECTIVES, GRAPHS, STACKING = "tests/objectives", "tests/graph_training", "tests/stacking"
+MODELS = "tests/models"
 WAITING = "stacking/waiting.py"
 BALANCE, DIVERGENCE, ENTROPY, PLANNED = (
     f"objectives/{name}.py" for name in ("balance", "divergence", "entropy", "planned")
@@ -411,7 +412,35 @@ MUTATIONS = [
         OBJECTIVES,
     ),
     Mutation("flows pulled the other way", WRITTEN, "-1] += pull", "-1] -= pull", OBJECTIVES),
-    Mutation("completions not counted", WRITTEN, "left * np.float32(math.log(num_tokens))", "0 * left", OBJECTIVES),
+    Mutation(
+        "completions not counted",
+        WRITTEN,
+        "np.arange(length, 0, -1, dtype=np.float32) * np.float32(math.log(num_tokens))",
+        "np.zeros(length, np.float32)",
+        OBJECTIVES,
+    ),
+    Mutation("heads without a bias", "models/recorder.py", "np.add(outputs, bias, out=outputs)", "pass", MODELS),
+    Mutation(
+        "siblings forget each other on their way up",
+        "models/prefixes.py",
+        "np.add.reduce(siblings, axis=1)",
+        "siblings[:, 0]",
+        f"{MODELS} tests/test_rollout.py",
+    ),
+    Mutation(
+        "low products in the gradient alone",
+        "models/trunk.py",
+        "return torch.add(bias, torch.mm(inputs.to(columns.dtype), columns), out=out)",
+        "return torch.addmm(bias, inputs, columns.to(inputs.dtype), out=out)",
+        f"{MODELS} tests/test_precision.py",
+    ),
+    Mutation(
+        "a gradient of half of the product",
+        "models/trunk.py",
+        "into.add_(torch.mm(left.to(precision), right.to(precision)))",
+        "into.add_(torch.mm(left.to(precision), right.to(precision)), alpha=0.5)",
+        f"{MODELS} tests/test_precision.py",
+    ),
     Mutation(
         "stacked runs share their weights",
         DIVERGENCE,
@@ -474,7 +503,7 @@ MUTATIONS = [
     Mutation(
         "rows that are read late make no moves",
         WAITING,
-        "            self._catch_up(self._in_blocks(new))\n",
+        "            self._catch_up(self._in_blocks([room[first:last] for room in self._room]))\n",
         "            pass\n",
         STACKING,
     ),
@@ -487,8 +516,42 @@ MUTATIONS = [
     ),
     Mutation("moves of the update before", WAITING, "        self._drifts = None\n", "", STACKING),
     Mutation("v shrinks like m", WAITING, "shrink[1] ** (number / 2)", "shrink[1] ** number", STACKING),
-    Mutation("no correction of m", WAITING, "BETAS[0] ** times / first * nodes", "BETAS[0] ** times * nodes", STACKING),
-    Mutation("rows stay in use", WAITING, "        self._places[rows] = -1\n", "", STACKING),
+    Mutation(
+        "no correction of m",
+        WAITING,
+        "decay**later / (1.0 - decay ** (num_before + later)) * node",
+        "decay**later * node",
+        STACKING,
+    ),
+    Mutation("a quadrature that leans the other way", WAITING, "[tilt / 2.0 + sign", "[-tilt / 2.0 + sign", STACKING),
+    Mutation(
+        "rows stay in use",
+        WAITING,
+        "        self._places[rows] = -1\n        self._num = self._num_updates = 0\n",
+        "        self._num = self._num_updates = 0\n",
+        STACKING,
+    ),
+    Mutation(
+        "a row that is asked for twice comes into use twice",
+        WAITING,
+        "        rows = rows[self._places.take(rows) == numbers]\n",
+        "",
+        STACKING,
+    ),
+    Mutation(
+        "the clip sees the table alone",
+        "stacking/descent.py",
+        "[self.gradient, *([] if read is None else [read.values.view(-1)])]",
+        "[] if read is None else [read.values.view(-1)]",
+        STACKING,
+    ),
+    Mutation(
+        "the gradient of another node",
+        "stacking/network.py",
+        "torch.from_numpy(order % rows.shape[1])",
+        "torch.from_numpy(order // len(rows))",
+        STACKING,
+    ),
     Mutation(
         "a stack stops while rows wait",
         "stacking/run.py",
