@@ -169,26 +169,31 @@ def transition_counts(
 
 
 def counted_gradient(
-    logits: np.ndarray, shares: np.ndarray, totals: np.ndarray, possible: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """`dynamics_cross_entropy` of tables is Σ −share·log P̂; this is log P̂ and its gradient in the logits.
+    logits: np.ndarray, explained: np.ndarray, totals: np.ndarray, possible: np.ndarray | None, into: np.ndarray
+) -> None:
+    """Write the gradient in the logits of `dynamics_cross_entropy` on tables, which is Σ −share·log P̂.
 
-    The gradient is P̂ minus the frequency of what came, by how often it was.
+    It is P̂ minus the frequency of what came, by how often it was.
 
     Args:
         logits: of P̂(b|a) per position, [..., L, K, K].
-        shares: of each transition among the observed steps of a model, [..., L, K, K].
-        totals: of the possible ones over the outcomes, [..., L, K, 1].
+        explained: share of each possible transition among the observed steps of a model, [..., L, K, K].
+        totals: their sums over the outcomes, [..., L, K, 1].
         possible: False where an outcome is known never to come, [K, K].
+        into: [..., L, K, K].
     """
     if possible is not None:
         logits = np.where(possible, logits, -np.inf)
     # reductions of the ufuncs themselves: the tables are so small that every layer of a call counts
-    centred = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
-    weights = np.exp(centred)
-    sums = np.add.reduce(weights, axis=-1, keepdims=True)
-    log_probs, explained = centred - np.log(sums), shares
+    weights = np.exp(logits - np.maximum.reduce(logits, axis=-1, keepdims=True))
+    np.multiply(weights, totals / np.add.reduce(weights, axis=-1, keepdims=True), out=into)
+    np.subtract(into, explained, out=into)
+
+
+def table_log_probs(logits: np.ndarray, possible: np.ndarray | None) -> np.ndarray:
+    """log P̂(b|a), as `masked_log_softmax`; [..., K, K] each."""
     if possible is not None:
-        log_probs = np.where(possible, log_probs, math.log(TINY_PROBABILITY))
-        explained = shares * possible
-    return log_probs, weights * (totals / sums) - explained
+        logits = np.where(possible, logits, -np.inf)
+    centred = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
+    log_probs: np.ndarray = centred - np.log(np.add.reduce(np.exp(centred), axis=-1, keepdims=True))
+    return log_probs if possible is None else np.where(possible, log_probs, math.log(TINY_PROBABILITY))

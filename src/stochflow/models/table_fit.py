@@ -8,7 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stochflow.models.dynamics import DynamicsModel, counted_gradient
+from stochflow.models.dynamics import DynamicsModel, counted_gradient, table_log_probs
 
 # those of torch.optim.Adam and torch.nn.utils.clip_grad_norm_
 _DECAY_MEAN, _DECAY_SQUARE, _EPSILON, _NORM_MARGIN = 0.9, 0.999, 1e-8, 1e-6
@@ -38,14 +38,14 @@ class TableDescent:
         shares /= np.maximum(np.add.reduce(shares, axis=(2, 3, 4), keepdims=True), 1.0)
         if not self._by_position:
             shares = np.add.reduce(shares, axis=2, keepdims=True)
-        possible = shares if self._possible is None else shares * self._possible
-        totals = np.add.reduce(possible, axis=-1, keepdims=True)
-        log_probs = np.empty_like(shares)
-        for number, (share, total) in enumerate(zip(shares, totals, strict=True)):
-            log_probs[number], gradient = self._gradient(tables, share, total)
-            self._update(tables, gradient, learning_rate)
+        explained = shares if self._possible is None else shares * self._possible
+        totals = np.add.reduce(explained, axis=-1, keepdims=True)
+        logits = np.empty_like(shares)
+        for before, explains, total in zip(logits, explained, totals, strict=True):
+            before[:] = tables[:, :1] + tables[:, 1:] if self._by_position else tables
+            self._update(tables, self._gradient(before, explains, total), learning_rate)
         self._write(tables)
-        return -np.einsum("rmlab,rmlab->rm", shares, log_probs)
+        return -np.einsum("rmlab,rmlab->rm", shares, table_log_probs(logits, self._possible))
 
     def state_dict(self, model: int = 0) -> dict[str, Tensor]:
         """Moments and step counts of a model by parameter number; nothing before the first update."""
@@ -72,21 +72,21 @@ class TableDescent:
         """Follow the models' precision, which somebody may have changed."""
         self._means, self._squares = (each.astype(dtype, copy=False) for each in (self._means, self._squares))
 
-    def _gradient(self, tables: np.ndarray, shares: np.ndarray, totals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _gradient(self, logits: np.ndarray, explained: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """What `counted_gradient` finds, in the tables themselves."""
-        if not self._by_position:
-            return counted_gradient(tables, shares, totals, self._possible)
-        gradient = np.empty_like(tables)
-        logits = tables[:, :1] + tables[:, 1:]
-        log_probs, gradient[:, 1:] = counted_gradient(logits, shares, totals, self._possible)
-        np.add.reduce(gradient[:, 1:], axis=1, out=gradient[:, 0])
-        return log_probs, gradient
+        gradient = np.empty_like(self._means)
+        into = gradient[:, 1:] if self._by_position else gradient
+        counted_gradient(logits, explained, totals, self._possible, into)
+        if self._by_position:
+            np.add.reduce(gradient[:, 1:], axis=1, out=gradient[:, 0])
+        return gradient
 
     def _update(self, tables: np.ndarray, gradient: np.ndarray, learning_rate: float) -> None:
         flat = gradient.reshape(len(gradient), -1)
-        norms = np.sqrt(np.add.reduce(flat * flat, axis=1)) + _NORM_MARGIN
-        if np.maximum.reduce(norms) > self._clip:
-            gradient *= np.minimum(self._clip / norms, 1.0)[:, None, None, None]
+        squares = np.add.reduce(flat * flat, axis=1)
+        if np.maximum.reduce(squares) > (self._clip - _NORM_MARGIN) ** 2:
+            shares = self._clip / (np.sqrt(squares) + _NORM_MARGIN)
+            gradient *= np.minimum(shares, 1.0)[:, None, None, None]
         self._step += 1
         self._means += (1.0 - _DECAY_MEAN) * (gradient - self._means)
         gradient *= gradient
