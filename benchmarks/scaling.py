@@ -27,7 +27,7 @@ from benchmarks import sleeping_oracle
 from benchmarks.sweep import RESULTS
 from stochflow.api import resolve_config
 from stochflow.config import Config, OracleConfig
-from stochflow.experiment import build
+from stochflow.experiment import build, torch_threads
 from stochflow.kmers import suitable_kmers
 from stochflow.models.body import MAX_BUCKETS, num_rows
 from stochflow.oracles.task import OracleTask
@@ -116,16 +116,16 @@ def states_of(method: str, shape: Shape, config: Config) -> int:
 
 def measure(method: str, shape: Shape, num_steps: int = NUM_TIMED, plans: bool = False) -> dict[str, float]:
     """CPU milliseconds of a step (median) and peak megabytes above those of the smallest step, after a first step."""
-    torch.set_num_threads(1)
-    build(config_of(method, SMALLEST, plans)).trainer.train_step()  # brings the libraries into memory
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    trainer = build(config_of(method, shape, plans)).trainer
-    trainer.train_step()
     seconds = []
-    for _ in range(num_steps):
-        started = time.process_time()
+    with torch_threads(1):
+        build(config_of(method, SMALLEST, plans)).trainer.train_step()  # brings the libraries into memory
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        trainer = build(config_of(method, shape, plans)).trainer
         trainer.train_step()
-        seconds.append(time.process_time() - started)
+        for _ in range(num_steps):
+            started = time.process_time()
+            trainer.train_step()
+            seconds.append(time.process_time() - started)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # ru_maxrss counts in units of 1,024 bytes
     found = {"megabytes": 1024 * (peak - before) / MEGA, "all_gb": 1024 * peak / GIGA}
