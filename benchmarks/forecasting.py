@@ -47,8 +47,8 @@ class Stochflow:
         self.forecaster = StochflowForecaster(past.freq, past.horizon, seed=self.seed, **self.settings)
         self.forecaster.fit(self._frame(past.y))
         network, gain, trust = self.forecaster.network, self.forecaster.gain, self.forecaster.trust
-        (stretch,) = self.forecaster.stretch.values()
-        chosen = f"network {network}, gain {gain:.3f}, trust {trust:.2f}, stretch {stretch:.2f}"
+        (stretch,), (hedge,) = self.forecaster.stretch.values(), self.forecaster.hedge.values()
+        chosen = f"network {network}, gain {gain:.3f}, trust {trust:.2f}, hedge {hedge:.1f}, stretch {stretch:.2f}"
         print(f"{past.name}: {chosen}", file=sys.stderr)
 
     def quantiles(self, y: Array, rhythm: Rhythm, horizon: int, levels: Array, observed: NDArray[np.bool_]) -> Array:

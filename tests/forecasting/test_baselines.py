@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from stochflow.errors import ConfigError, DataError
 from stochflow.forecasting import baselines as module
-from stochflow.forecasting.baselines import Array, Baseline, RidgeAR, StatsForecast, naive_step, own_waves
+from stochflow.forecasting.baselines import Array, Baseline, RidgeAR, StatsForecast
 from stochflow.forecasting.datasets import load_series
 from stochflow.forecasting.feedforward import KNOTS, FeedForward, pinball_loss
 from stochflow.forecasting.rhythm import Rhythm, rhythm_of
@@ -95,19 +95,6 @@ def test_a_filled_gap_is_no_target_to_learn_from(generator: torch.Generator) -> 
 def test_a_season_that_hardly_fits_is_left_out(generator: torch.Generator) -> None:
     q = forecast(RidgeAR(generator), -np.arange(20.0), MONTHS)
     np.testing.assert_allclose(q[49], -np.arange(20.0, 32.0), atol=1e-6)
-
-
-def test_days_know_the_year_and_long_seasons_have_three_waves() -> None:
-    assert own_waves(1) == ()
-    assert own_waves(12) == ((12.0, 6),)
-    assert own_waves(7) == ((7.0, 3), (365.25, 2))
-    assert own_waves(24) == ((24.0, 3),)
-
-
-def test_the_naive_step_repeats_last_seasons_change() -> None:
-    z = np.array([[1.0, 2, 4, 8, 16]])
-    assert naive_step(z, 4, 3).tolist() == [8 + 2 - 1]
-    assert naive_step(z, 4, 1).tolist() == [8]
 
 
 def test_the_whole_calendar_sees_a_week_of_hours(generator: torch.Generator) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stochflow.forecasting.calibration import asked_stretch, stretched
+from stochflow.forecasting.calibration import asked_share, asked_stretch, stretched
 
 NO_FLOOR = -np.inf
 
@@ -97,3 +97,11 @@ def test_values_on_the_floor_and_certain_steps_tell_nothing() -> None:
     night = np.zeros_like(paths[:300])
     both = np.concatenate([paths, night]), np.concatenate([truth, night[:, 0]])
     assert asked_stretch(*both, 0.0, 1e6) == pytest.approx(asked_stretch(paths, truth, 0.0, 1e6))
+
+
+@pytest.mark.parametrize(("rate", "share"), [(0.0, 0.0), (0.1, 0.1), (0.2, 0.2), (0.5, 0.3)])
+def test_another_forecast_gets_the_share_that_it_is_right(rate: float, share: float) -> None:
+    # one says 0 and the other 1: the CRPS of the mixture is least where its share is the rate of ones
+    truth = (np.arange(100) % 10 < 10 * rate).astype(float)[:, None]
+    zeros, ones = np.zeros((100, 100, 1)), np.ones((100, 30, 1))
+    assert asked_share(zeros, ones, truth, most=0.3) == pytest.approx(share)

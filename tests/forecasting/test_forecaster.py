@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from stochflow.errors import ConfigError, DataError
+from stochflow.forecasting.calibration import Verdict
 from stochflow.forecasting.forecaster import StochflowForecaster, interval_levels, truncated
 from stochflow.forecasting.frame import Columns
 from stochflow.forecasting.series import Series
@@ -54,7 +55,7 @@ def test_paths_are_stretched_around_their_median_by_the_factor_of_their_series(
     asked = {"num_samples": 201}  # odd: the median is one of them
     before = forecaster(calibration_origins=0).fit(frame)
     assert before.stretch == {"a": 1.0, "b": 1.0}
-    monkeypatch.setattr("stochflow.forecasting.forecaster.stretches", lambda *_: {"b": 1.5})
+    monkeypatch.setattr("stochflow.forecasting.forecaster.verdicts", lambda *_: {"b": Verdict(stretch=1.5)})
     after = forecaster().fit(frame)
     assert after.stretch == {"a": 1.0, "b": 1.5}
     plain, wide = before.predict(3, **asked), after.predict(3, **asked)
@@ -66,22 +67,41 @@ def test_paths_are_stretched_around_their_median_by_the_factor_of_their_series(
         np.testing.assert_allclose((new - middle)[above], factor * (old - middle)[above])
         assert (new > 0).all()
     # judged anew when newer data come; none for a series that cannot be judged
-    monkeypatch.setattr("stochflow.forecasting.forecaster.stretches", lambda *_: {"b": 1.2})
+    monkeypatch.setattr("stochflow.forecasting.forecaster.verdicts", lambda *_: {"b": Verdict(stretch=1.2)})
     newer = pd.concat([monthly(uid="b"), monthly(uid="c")], ignore_index=True)
     assert after.update(newer).stretch == {"b": 1.2, "c": 1.0}
+
+
+def test_a_ridge_regression_draws_its_share_of_the_paths_of_a_long_series(monkeypatch: pytest.MonkeyPatch) -> None:
+    walk = 50 + np.random.default_rng(2).normal(size=300).cumsum()
+    frame = pd.concat([monthly(walk), monthly(walk[:90], uid="b")], ignore_index=True)
+    settings = {"context_min_values": 250, "max_steps": 0, "num_paths": 100}
+    drawn = []
+    for share in (0.0, 0.3):
+        monkeypatch.setattr(
+            "stochflow.forecasting.forecaster.verdicts", lambda *_, held=share: dict.fromkeys("ab", Verdict(ridge=held))
+        )
+        fitted = small_network(**settings).fit(frame)
+        assert fitted.hedge == {"a": share, "b": share}
+        drawn.append(fitted.predict(4, num_samples=100)["stochflow"].to_numpy().reshape(2, 100, 4))
+    changed = (drawn[0][0] != drawn[1][0]).all(axis=-1)
+    # evenly spread, so that all anchors give as much; the short series has no ridge regression
+    assert changed.reshape(10, 10).sum(axis=1).tolist() == [3] * 10
+    assert (drawn[0][0] == drawn[1][0])[~changed].all()
+    assert sorted(map(tuple, drawn[1][1])) != sorted(map(tuple, drawn[1][0]))
 
 
 def test_the_spread_is_judged_at_every_origin_by_what_was_known_then(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def spy(trained: Trained, panel: list[Series], *_: object) -> dict[str, float]:
+    def spy(trained: Trained, panel: list[Series], *_: object) -> dict[str, Verdict]:
         seen.append([len(series.y) for series in panel])
-        return {"a": 1.0 + len(seen)}
+        return {"a": Verdict(stretch=1.0 + len(seen))}
 
     frame = monthly()
     asked = {"h": 3, "n_windows": 3, "level": [80]}
     bare = forecaster(calibration_origins=0).cross_validation(frame, **asked)
-    monkeypatch.setattr("stochflow.forecasting.forecaster.stretches", spy)
+    monkeypatch.setattr("stochflow.forecasting.forecaster.verdicts", spy)
     found = forecaster().cross_validation(frame, **asked)
     num = len(frame)
     assert seen == [[num - 5], [num - 4], [num - 3]]

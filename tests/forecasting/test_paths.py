@@ -11,7 +11,7 @@ from stochflow.forecasting.anchors import AnchorGrid, Anchors, fit_anchors
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.kernel import NoiseKernel, fit_kernel
 from stochflow.forecasting.network import ForecastNetwork
-from stochflow.forecasting.paths import Starts, join, sample_paths, starts
+from stochflow.forecasting.paths import Starts, evenly, join, mixed, sample_paths, starts
 from stochflow.forecasting.rhythm import Rhythm, rhythm_of
 from stochflow.forecasting.series import Array, Series
 from stochflow.forecasting.tokens import TokenBins, place_bins
@@ -293,3 +293,14 @@ def test_an_offset_is_added_back() -> None:
         drawn(starts(series, replace(anchors, offset=by), [90], HORIZON, 5), (SILENT, POINT)) for by in (0.0, -3.0)
     ]
     np.testing.assert_allclose(paths[1], paths[0] - 3.0)
+
+
+def test_a_share_of_the_paths_gives_way_evenly() -> None:
+    assert evenly(10, 0.5).tolist() == [1, 3, 5, 7, 9]
+    assert evenly(8, 0.25).tolist() == [3, 7]
+    assert evenly(5, 0.0).tolist() == []
+    paths, others = np.zeros((2, 8, 3)), np.arange(2 * 4 * 3.0).reshape(2, 4, 3) + 1
+    both = mixed(paths, others, 0.25)
+    assert (both[:, [3, 7]] == others[:, :2]).all()
+    assert (np.delete(both, [3, 7], axis=1) == 0).all()
+    assert (paths == 0).all()

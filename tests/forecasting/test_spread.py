@@ -5,12 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.rhythm import Rhythm
 from stochflow.forecasting.series import Series
-from stochflow.forecasting.spread import judged, stretches
+from stochflow.forecasting.spread import judged, verdicts
 from stochflow.forecasting.training import Trained, World, fit_world
+
+NOTHING = Trained(None, "none")
 
 
 def series_of(y: np.ndarray, uid: str = "a") -> Series:
@@ -36,22 +39,23 @@ def test_anchors_that_are_too_sure_of_themselves_are_corrected_series_by_series(
     world = fit_world(panel, Rhythm(1), config, [400, 45])
     origins = [list(range(400, 597, 3)), list(range(45, 58, 3))]
     honest, sure = (
-        judged(Trained(None, "none"), panel, each, origins, 2, config) for each in (world, quieter(world, 0.5))
+        {uid: verdict.stretch for uid, verdict in judged(NOTHING, panel, each, origins, 2, config).items()}
+        for each in (world, quieter(world, 0.5))
     )
     assert honest["long"] == pytest.approx(1.0, abs=0.12)
     assert sure["long"] / honest["long"] == pytest.approx(2.0, rel=0.2)
     assert sure["short"] == pytest.approx(1.0, abs=0.05)
-    assert judged(Trained(None, "none"), panel, world, [origins[0], []], 2, config).keys() == {"long"}
+    assert judged(NOTHING, panel, world, [origins[0], []], 2, config).keys() == {"long"}
 
 
 def test_the_latest_horizons_decide_on_the_spread() -> None:
     rng = np.random.default_rng(5)
     calm_then_wild = np.where(np.arange(2000) < 1920, 1.0, 3.0)
     y = 50 + calm_then_wild * rng.normal(size=2000)
-    nothing, config = Trained(None, "none"), settings()
+    config = settings()
     # 30 horizons of 2 steps lie in the wild part, a fifth of the series would be calm for the most part
-    wild = stretches(nothing, [series_of(y)], Rhythm(1), 2, config)["a"]
-    calm = stretches(nothing, [series_of(y[:1920])], Rhythm(1), 2, config)["a"]
+    wild = verdicts(NOTHING, [series_of(y)], Rhythm(1), 2, config)["a"].stretch
+    calm = verdicts(NOTHING, [series_of(y[:1920])], Rhythm(1), 2, config)["a"].stretch
     assert calm == pytest.approx(1.0, abs=0.15)
     # half believed: of a factor that is bound by 3, the root
     assert wild == pytest.approx(np.sqrt(3.0), rel=0.1)
@@ -59,6 +63,21 @@ def test_the_latest_horizons_decide_on_the_spread() -> None:
 
 def test_every_series_with_held_out_origins_gets_a_factor_unless_it_is_not_wanted() -> None:
     panel = [series_of(np.random.default_rng(0).normal(size=120)), series_of(np.arange(20.0), "brief")]
-    nothing = Trained(None, "none")
-    assert stretches(nothing, panel, Rhythm(1), 4, settings(calibration_origins=16)).keys() == {"a"}
-    assert stretches(nothing, panel, Rhythm(1), 4, settings(calibration_origins=0)) == {}
+    assert verdicts(NOTHING, panel, Rhythm(1), 4, settings(calibration_origins=16)).keys() == {"a"}
+    assert verdicts(NOTHING, panel, Rhythm(1), 4, settings(calibration_origins=0)) == {}
+
+
+def test_a_ridge_regression_draws_as_many_paths_as_held_out_origins_ask_and_is_judged_with_them() -> None:
+    rng = np.random.default_rng(4)
+    y = 50 + lfilter([1.0], [1.0, -0.7], rng.normal(size=900))
+    panel, origins = [series_of(y)], [list(range(600, 899, 2))]
+    config = settings().model_copy(update={"network": "mlp", "context_min_values": 500})
+    world = fit_world(panel, Rhythm(1), config, [600])
+    shifted = replace(world, anchors=[replace(one, intercept=one.intercept + 3) for one in world.anchors])
+    good, bad = (judged(NOTHING, panel, each, origins, 2, config)["a"] for each in (world, shifted))
+    assert good.ridge < 0.3
+    assert bad.ridge == 0.3
+    # where the ridge is right, intervals of anchors that are wrong need less than without it
+    alone = judged(NOTHING, panel, replace(shifted, ridges=[None]), origins, 2, config)["a"]
+    assert alone.ridge == 0
+    assert bad.stretch < 0.8 * alone.stretch

@@ -57,6 +57,17 @@ def test_what_is_loaded_predicts_the_same(network: str, tmp_path: Path) -> None:
     assert len(loaded.update(frame).predict(2, future_df=future)) == 4
 
 
+def test_a_hedge_is_kept(tmp_path: Path) -> None:
+    walk = pd.date_range("2020-01-01", periods=400, freq="D")
+    forecaster = fitted(table(walk, 400), network="mlp", context_min_values=300, freq="D")
+    held = forecaster.hedge["a"]
+    assert held > 0
+    forecaster.save(tmp_path / "model")
+    loaded = StochflowForecaster.load(tmp_path / "model")
+    assert loaded.hedge == {"a": held}
+    pd.testing.assert_frame_equal(forecaster.predict(level=[80]), loaded.predict(level=[80]), check_exact=True)
+
+
 @pytest.mark.parametrize(
     "times",
     [
@@ -127,7 +138,7 @@ def test_a_manifest_that_is_none_is_refused(
 
 def test_another_format_is_named(tmp_path: Path, stored: tuple[bytes, dict[str, Any]]) -> None:
     write(tmp_path, stored[0], stored[1] | {"format": 99})
-    with pytest.raises(DataError, match="has format 99, this version reads 2"):
+    with pytest.raises(DataError, match="has format 99, this version reads 3"):
         StochflowForecaster.load(tmp_path)
 
 

@@ -283,6 +283,26 @@ def test_noise_and_tokens_know_nothing_after_the_end_of_training() -> None:
     assert torch.equal(before.bins.edges, after.bins.edges)
 
 
+def test_long_plain_series_have_a_ridge_regression_of_what_came_before() -> None:
+    wanted = settings(context_min_values=300)
+    long, short = white(400), white(250)
+    known = fit_world([long, short], PLAIN, wanted, [350, 250])
+    changed = replace(long, y=np.append(long.y[:350], 100 + long.y[350:]))
+    ridge, later = known.ridges[0], fit_world([changed], PLAIN, wanted, [350]).ridges[0]
+    assert ridge is not None
+    assert later is not None
+    np.testing.assert_array_equal(ridge.residuals, later.residuals)
+    assert len(ridge.residuals) == 350 - 14
+    assert known.ridges[1] is None
+    irregular = replace(long, positions=long.positions + 0.5 * (long.positions > 50))
+    others = [moody(400), irregular, replace(long, y=1e20 * long.y)]
+    assert fit_world(others, PLAIN, wanted).ridges == [None] * 3
+    for unwanted in ({"network": "none"}, {"ridge_share": 0}):
+        assert fit_world([long], PLAIN, settings(context_min_values=300, **unwanted)).ridges == [None]
+    # however little is called long, so light a penalty needs more
+    assert fit_world([white(150)], PLAIN, settings(context_min_values=0)).ridges == [None]
+
+
 def test_the_world_pools_the_residuals_of_all_series() -> None:
     panel = [white(60), white(150, seed=2)]
     world = fit_world(panel, PLAIN, settings())

@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from stochflow.errors import ConfigError, DataError
-from stochflow.forecasting.rhythm import YEAR_IN_DAYS, Rhythm
+from stochflow.forecasting.rhythm import Rhythm
+from stochflow.forecasting.ridge import PENALTY, Ridge, main_season
 from stochflow.optional import extra
 
 Array = NDArray[np.float64]
@@ -39,14 +40,7 @@ class Baseline(Protocol):
 
 @dataclass
 class RidgeAR:
-    """Ridge autoregression whose own residuals, drawn again, make the paths.
-
-    In standardised z (of √y when no value is negative),
-
-        z[t] = z[t−1] + z[t−m] − z[t−m−1] + b + w·(x_t − x̄) + e_t,
-
-    where x_t holds lags and waves, w = (X'X + λI)⁻¹X'r for the deviations r from the first three terms, and b is their
-    mean. Without a season only z[t−1] stands in front.
+    """Ridge autoregression whose own residuals, drawn again, make the paths; of √y when no value is negative.
 
     Attributes:
         generator: draws the residuals.
@@ -55,57 +49,17 @@ class RidgeAR:
 
     generator: torch.Generator
     whole_calendar: bool = False
-    penalty: float = 0.3
+    penalty: float = PENALTY
     num_paths: int = 1000
     name: str = "RidgeAR"
 
     def quantiles(self, y: Array, rhythm: Rhythm, horizon: int, levels: Array, observed: Mask) -> Array:
         require_values(y, observed)
-        season = rhythm.season if rhythm.season < len(y) / 3 else 1
-        root = bool((y >= 0).all())
-        raw = np.sqrt(y) if root else y
-        centre, spread = raw.mean(), raw.std() + 1e-9
-        paths = self._paths((raw - centre) / spread, replace(rhythm, season=season), horizon, observed)
-        paths = paths * spread + centre
-        return np.quantile(np.maximum(paths, 0.0) ** 2 if root else paths, levels, axis=0)
-
-    def _paths(self, z: Array, rhythm: Rhythm, horizon: int, observed: Mask) -> Array:
-        """Simulated futures of z [n], [paths, horizon]."""
-        season, num = rhythm.season, len(z)
-        known = rhythm if self.whole_calendar else replace(rhythm, long_season=0, waves=own_waves(season))
-        lags = np.array([lag for lag in known.lags if lag < num / 3])
-        window = max(int(lags[-1]), season + 1)
-        rows = np.arange(window, num)[observed[window:]]
-        inputs = np.concatenate([z[rows[:, None] - lags], known.wave_values(rows.astype(float))], axis=1)
-        middle, deviation = inputs.mean(axis=0), z[rows] - naive_step(z, rows, season)
-        intercept, inputs = deviation.mean(), inputs - middle
-        gram = inputs.T @ inputs + self.penalty * np.eye(inputs.shape[1])
-        weights = np.linalg.solve(gram, inputs.T @ (deviation - intercept))
-        residuals = deviation - intercept - inputs @ weights
-
-        drawn = torch.randint(len(rows), (self.num_paths, horizon), generator=self.generator).numpy()
-        noise = (residuals - residuals.mean())[drawn]
-        waves = known.wave_values(np.arange(num, num + horizon, dtype=float))
-        ahead = intercept - middle @ weights + waves @ weights[len(lags) :]
-        path = np.concatenate([np.tile(z[-window:], (self.num_paths, 1)), np.zeros((self.num_paths, horizon))], axis=1)
-        for step, now in enumerate(range(window, window + horizon)):
-            linear = path[:, now - lags] @ weights[: len(lags)] + ahead[step]
-            path[:, now] = naive_step(path, now, season) + linear + noise[:, step]
-        return path[:, window:]
-
-
-def own_waves(season: int) -> tuple[tuple[float, int], ...]:
-    """All harmonics of a season of up to twelve steps, three of a longer one; with days of the week also the year."""
-    if season == 1:
-        return ()
-    main = (float(season), season // 2 if season <= 12 else 3)
-    return (main, (YEAR_IN_DAYS, 2)) if season == 7 else (main,)
-
-
-def naive_step(z: Array, now: int | NDArray[np.int64], season: int) -> Array:
-    """z[t−1] + z[t−m] − z[t−m−1] along the last axis; z[t−1] without a season."""
-    last: Array = z[..., now - 1]
-    return last if season == 1 else last + z[..., now - season] - z[..., now - season - 1]
+        known = replace(rhythm, season=rhythm.season if rhythm.season < len(y) / 3 else 1)
+        known = known if self.whole_calendar else main_season(known)
+        ridge = Ridge.fit(y, observed, known, 0.0 if (y >= 0).all() else -np.inf, self.penalty)
+        paths = ridge.paths(y, np.array([len(y)]), horizon, self.num_paths, self.generator)[0]
+        return np.quantile(paths, levels, axis=0)
 
 
 def require_values(y: Array, observed: Mask) -> None:

@@ -6,10 +6,13 @@ was held out. It is taken only so far as the CRPS bears it, and its logarithm is
 shows little keeps the spread that it has.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
 from stochflow.forecasting.crps import fair_crps
+from stochflow.forecasting.paths import mixed
 from stochflow.forecasting.series import Array
 
 SHARE = 0.8
@@ -20,8 +23,24 @@ _MOST = 3.0
 _PRICE = 0.005
 # how much of the way to the factor is tried
 _STEPS = (1.0, 0.75, 0.5, 0.25)
+# how much of the largest share of another forecast's paths is tried
+_SHARES = (0.0, 1 / 3, 2 / 3, 1.0)
 # what counts as the floor itself, in units of the largest value
 _TOUCH = 1e-9
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What held-out origins ask for: the share of the paths that a ridge regression draws, and all paths' factor."""
+
+    ridge: float = 0.0
+    stretch: float = 1.0
+
+
+def asked_share(paths: Array, others: Array, truth: Array, most: float) -> float:
+    """Share, at most `most`, of paths [origins, P, steps] that by CRPS others [origins, Q, steps] should replace."""
+    shares = [most * part for part in _SHARES]
+    return min(shares, key=lambda share: _mean_crps(mixed(paths, others, share), truth))
 
 
 def stretched(paths: Array, factor: float, floor: float) -> Array:

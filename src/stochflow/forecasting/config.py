@@ -63,6 +63,12 @@ class ForecastConfig(Settings):
     direct_share: float = Field(
         1 / 3, ge=0, le=0.5, description="Share of the paths of short series that take values of direct networks."
     )
+    ridge_share: float = Field(
+        0.3,
+        ge=0,
+        le=0.5,
+        description="Most of a long series' paths that a ridge autoregression draws; held-out origins say how many.",
+    )
     context_length: int = Field(64, ge=2, le=2**14, description="Steps of the past that the context encoder reads.")
     context_width: int = Field(32, ge=4, le=2**12, description="Width of the context encoder; a multiple of 4.")
     context_layers: int = Field(2, ge=1, le=64, description="Attention blocks of the context encoder.")

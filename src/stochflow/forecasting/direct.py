@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from stochflow.forecasting.anchors import forward
 from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.paths import evenly
 from stochflow.forecasting.rhythm import Rhythm
 from stochflow.forecasting.series import Array, Series
 
@@ -129,7 +130,7 @@ def direct_values(panel: list[Series], rhythm: Rhythm, horizon: int, config: For
         return {}
     window = window_of(rhythm, min(len(series) for series in panel))
     scales = {series.uid: Scale.of(series.y) for series in panel}
-    used = [one for one in panel if _plain(one, rhythm) and scales[one.uid].spread > 1e-9]
+    used = [one for one in panel if one.is_plain(rhythm) and scales[one.uid].spread > 1e-9]
     used = [one for one in used if _long_enough(one, window + horizon)]
     if not used:
         return {}
@@ -154,8 +155,7 @@ def pooled(paths: Array, values: Array, share: float) -> Array:
     A path that does keeps its rank among its like at every step, and so the ups and downs that it had; beyond the
     other forecast's horizon it keeps its values.
     """
-    number = np.arange(len(paths) + 1)
-    chosen = np.flatnonzero(np.diff(np.floor(share * number)))
+    chosen = evenly(len(paths), share)
     steps = min(paths.shape[1], values.shape[1])
     if not len(chosen):
         return paths
@@ -198,12 +198,6 @@ def windows_of(series: Series, z: Array, rhythm: Rhythm, window: int, horizon: i
     differences = z[ahead] - bases_of(z, origins, rhythm, window, horizon)
     rows = [inputs_at(series, z, origins, window), differences, series.observed[ahead]]
     return Windows(*(torch.as_tensor(array, dtype=torch.float32) for array in rows))
-
-
-def _plain(series: Series, rhythm: Rhythm) -> bool:
-    """Whether the calendar is all that is known in advance, and time goes by whole steps."""
-    num_waves = rhythm.wave_values(np.zeros(1)).shape[1]
-    return series.outside.shape[1] == num_waves and bool((np.diff(series.positions) == 1).all())
 
 
 def _long_enough(series: Series, length: int) -> bool:

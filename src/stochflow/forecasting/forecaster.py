@@ -10,13 +10,14 @@ import pandas as pd
 import torch
 
 from stochflow.errors import ConfigError, DataError
-from stochflow.forecasting.calibration import stretched
+from stochflow.forecasting.calibration import Verdict, stretched
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.direct import direct_values, pooled
 from stochflow.forecasting.frame import Columns, Encoder, Panel, check_horizon
 from stochflow.forecasting.paths import sample_paths, starts
+from stochflow.forecasting.ridge import hedged
 from stochflow.forecasting.series import Array, Series
-from stochflow.forecasting.spread import stretches
+from stochflow.forecasting.spread import verdicts
 from stochflow.forecasting.storage import SETTINGS, read_forecaster, write_forecaster
 from stochflow.forecasting.training import (
     Report,
@@ -100,8 +101,12 @@ class StochflowForecaster:
     @property
     def stretch(self) -> dict[str, float]:
         """Factor by which the paths of every series are stretched around their median, by id; 1 leaves them."""
-        state = self._fitted()
-        return {series.uid: state.trained.stretch.get(series.uid, 1.0) for series in state.panel.series}
+        return {uid: verdict.stretch for uid, verdict in self._verdicts().items()}
+
+    @property
+    def hedge(self) -> dict[str, float]:
+        """Share of the paths of every series that a ridge autoregression draws, by id."""
+        return {uid: verdict.ridge for uid, verdict in self._verdicts().items()}
 
     @property
     def history(self) -> pd.DataFrame:
@@ -157,8 +162,8 @@ class StochflowForecaster:
         num = num_samples if num_samples is not None else self.config.num_paths
         check_samples(num, horizon)
         state = self._fitted()
-        extended, times, anchors = [], [], []
-        for series, own in zip(state.panel.series, state.world.anchors, strict=True):
+        extended, times, anchors, ridges = [], [], [], []
+        for series, own, ridge in zip(state.panel.series, state.world.anchors, state.world.ridges, strict=True):
             try:
                 ahead, when = state.encoder.future(series, state.panel.times[series.uid], horizon, future_df)
             except DataError as error:
@@ -167,9 +172,10 @@ class StochflowForecaster:
             extended.append(replace(series, outside=np.concatenate([series.outside, ahead])))
             times.append(when)
             anchors.append(own)
+            ridges.append(ridge)
         if not extended:
             raise DataError(f"no series can be forecast; {next(reversed(state.panel.problems.values()))}")
-        state = replace(state, world=replace(state.world, anchors=anchors))
+        state = replace(state, world=replace(state.world, anchors=anchors, ridges=ridges))
         paths = self._paths(extended, state, horizon, num)
         frames = []
         for series, when, drawn in zip(extended, times, paths, strict=True):
@@ -241,16 +247,21 @@ class StochflowForecaster:
             raise ConfigError("the forecaster has not been fitted; call fit first")
         return self._state
 
+    def _verdicts(self) -> dict[str, Verdict]:
+        """What held-out origins asked for, by id; nothing where there were none."""
+        state = self._fitted()
+        return {series.uid: state.trained.verdicts.get(series.uid, Verdict()) for series in state.panel.series}
+
     def _learned(self, panel: list[Series], encoder: Encoder, horizon: int, report: Report) -> Trained:
-        """The network, and the spread that held-out origins ask for."""
+        """The network, and what held-out origins ask for."""
         categories = tuple(encoder.num_categories)
         trained = train_network(panel, encoder.rhythm, horizon, self.config, categories, report)
         return self._calibrated(trained, panel, encoder, horizon)
 
     def _calibrated(self, trained: Trained, panel: list[Series], encoder: Encoder, horizon: int) -> Trained:
-        """The same network with the spread that the latest held-out origins ask for, and what direct networks say."""
-        stretch = stretches(trained, panel, encoder.rhythm, horizon, self.config)
-        return replace(trained, stretch=stretch, direct=direct_values(panel, encoder.rhythm, horizon, self.config))
+        """The same network with what the latest held-out origins ask for, and what direct networks say."""
+        found = verdicts(trained, panel, encoder.rhythm, horizon, self.config)
+        return replace(trained, verdicts=found, direct=direct_values(panel, encoder.rhythm, horizon, self.config))
 
     def _known_before(self, df: pd.DataFrame, num_held: int) -> tuple[Encoder, Panel]:
         """What the table without its last `num_held` rows teaches, and the whole series that are long without them."""
@@ -279,6 +290,7 @@ class StochflowForecaster:
         drawn = []
         for index, (series, anchors) in enumerate(zip(panel, world.anchors, strict=True)):
             own = contexts[index : index + 1] if contexts is not None else None
+            verdict = state.trained.verdicts.get(series.uid, Verdict())
             left, parts = num_paths, []
             while left:
                 size = min(left, max(_MAX_CELLS // horizon, 1))
@@ -286,10 +298,9 @@ class StochflowForecaster:
                 part = sample_paths(
                     start, world.rhythm, network, world.kernel, world.bins, generator, own, state.trained.trust
                 )
-                parts.append(part.numpy())
+                parts.append(hedged(part.numpy(), verdict.ridge, world.ridges[index], series.y, generator))
                 left -= size
-            factor = state.trained.stretch.get(series.uid, 1.0)
-            paths = stretched(np.concatenate(parts), factor, anchors.floor)
+            paths = stretched(np.concatenate(parts), verdict.stretch, anchors.floor)
             direct = state.trained.direct.get(series.uid)
             drawn.append(paths if direct is None else pooled(paths, direct, self.config.direct_share))
         return drawn

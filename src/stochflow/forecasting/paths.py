@@ -148,6 +148,18 @@ def _inverse(kind: Tensor, raw: Tensor) -> Tensor:
     return torch.where(kind == 1, raw.clamp_min(0).square(), torch.where(kind == 2, raw.clamp_max(700).exp(), raw))
 
 
+def evenly(num: int, share: float) -> Indices:
+    """Numbers of a `share` of `num` paths, evenly spread, so that every member gives as much."""
+    return np.flatnonzero(np.diff(np.floor(share * np.arange(num + 1))))
+
+
+def mixed(paths: Array, others: Array, share: float) -> Array:
+    """Paths [..., P, steps] of which a `share`, evenly spread, are the first of `others` [..., Q, steps]."""
+    chosen, result = evenly(paths.shape[-2], share), paths.copy()
+    result[..., chosen, :] = others[..., : len(chosen), :]
+    return result
+
+
 def join(parts: list[Starts]) -> Starts:
     """Starts of several series as one batch; context rows are renumbered in order."""
     columns = {}

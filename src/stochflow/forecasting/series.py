@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from stochflow.forecasting.rhythm import Rhythm
+
 Array = NDArray[np.float64]
 
 
@@ -36,3 +38,8 @@ class Series:
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def is_plain(self, rhythm: Rhythm) -> bool:
+        """Whether the calendar is all that is known in advance, and time goes by whole steps."""
+        num_waves = rhythm.wave_values(np.zeros(1)).shape[1]
+        return self.outside.shape[1] == num_waves and bool((np.diff(self.positions) == 1).all())

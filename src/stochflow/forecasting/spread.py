@@ -1,11 +1,11 @@
-"""The spread of a fitted forecaster, judged on origins that its anchors have not seen, series by series."""
+"""Hedge and spread of a fitted forecaster, judged on origins that its anchors have not seen, series by series."""
 
 import numpy as np
 import torch
 
-from stochflow.forecasting.calibration import asked_stretch
+from stochflow.forecasting.calibration import Verdict, asked_share, asked_stretch
 from stochflow.forecasting.config import ForecastConfig
-from stochflow.forecasting.paths import sample_paths, starts
+from stochflow.forecasting.paths import evenly, mixed, sample_paths, starts
 from stochflow.forecasting.rhythm import Rhythm
 from stochflow.forecasting.series import Series
 from stochflow.forecasting.training import Trained, World, context_windows, fit_world, hold_out, thoughts
@@ -14,10 +14,10 @@ from stochflow.forecasting.training import Trained, World, context_windows, fit_
 _RECENT_HORIZONS = 30
 
 
-def stretches(
+def verdicts(
     trained: Trained, panel: list[Series], rhythm: Rhythm, horizon: int, config: ForecastConfig
-) -> dict[str, float]:
-    """Factor by which the paths of each series should be stretched, by id, where there are origins to judge by.
+) -> dict[str, Verdict]:
+    """What should be done with the paths of each series, by id, where there are origins to judge by.
 
     The origins are the latest whose futures are known, and the anchors of this judgement end before them.
     """
@@ -34,9 +34,9 @@ def judged(
     origins: list[list[int]],
     horizon: int,
     config: ForecastConfig,
-) -> dict[str, float]:
-    """Those factors, for a world that ends before the origins and a network that guides as many paths as ever."""
-    network, factors = trained.network, {}
+) -> dict[str, Verdict]:
+    """Those verdicts, for a world that ends before the origins and a network that guides as many paths as ever."""
+    network, num, found = trained.network, config.validation_paths, {}
     reads = network is not None and network.context is not None
     windows = context_windows(panel, world, config.context_length) if reads else None
     for index, (series, anchors, places) in enumerate(zip(panel, world.anchors, origins, strict=True)):
@@ -45,14 +45,18 @@ def judged(
         contexts, when = None, torch.tensor(places)
         if network is not None:
             contexts = thoughts(network, panel, windows, torch.full_like(when, index), when)
-        start = starts(series, anchors, places, horizon, config.validation_paths)
+        start = starts(series, anchors, places, horizon, num)
         generator = torch.Generator().manual_seed(config.seed)
-        drawn = sample_paths(
-            start, world.rhythm, network, world.kernel, world.bins, generator, contexts, trained.trust
-        ).view(len(places), config.validation_paths, horizon)
+        paths = sample_paths(start, world.rhythm, network, world.kernel, world.bins, generator, contexts, trained.trust)
+        drawn, share = paths.view(len(places), num, horizon).numpy(), 0.0
         ahead = np.array(places)[:, None] + np.arange(horizon)
         truth = np.where(series.observed[ahead], series.y[ahead], np.nan)
+        if (ridge := world.ridges[index]) is not None:
+            most = len(evenly(num, config.ridge_share))
+            others = ridge.paths(series.y, np.array(places), horizon, most, generator)
+            share = asked_share(drawn, others, truth, config.ridge_share)
+            drawn = mixed(drawn, others, share)
         # origins closer than a horizon share values
         evidence = (places[-1] - places[0]) / horizon + 1
-        factors[series.uid] = asked_stretch(drawn.numpy(), truth, anchors.floor, evidence)
-    return factors
+        found[series.uid] = Verdict(share, asked_stretch(drawn, truth, anchors.floor, evidence))
+    return found

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ from torch import Tensor
 
 from stochflow.errors import ConfigError, DataError
 from stochflow.files import remove_leftovers, sync_folder, write_atomically
+from stochflow.forecasting.calibration import Verdict
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.frame import Encoder, Panel, check_horizon
 from stochflow.forecasting.series import Series
 from stochflow.forecasting.training import Trained, new_network
 
-FORMAT = 2
+FORMAT = 3
 TENSORS, MANIFEST = "forecaster.safetensors", "forecaster.json"
 # what a forecaster is built with beside its config
 SETTINGS = ("freq", "horizon", "season_length")
@@ -49,7 +51,8 @@ def write_forecaster(
         if trained.network is not None:
             tensors |= {f"network.{name}": tensor for name, tensor in trained.network.state_dict().items()}
         data = tensors_to_bytes({name: tensor.contiguous().clone() for name, tensor in tensors.items()})
-        network = {name: getattr(trained, name) for name in ("name", *_NUMBERS, "history", "stretch")}
+        network = {name: getattr(trained, name) for name in ("name", *_NUMBERS, "history")}
+        network["verdicts"] = {uid: asdict(verdict) for uid, verdict in trained.verdicts.items()}
         manifest = {
             "format": FORMAT,
             "sha256": hashlib.sha256(data).hexdigest(),
@@ -152,6 +155,9 @@ def _network(stored: dict[str, Any], tensors: dict[str, Tensor], config: Forecas
         )
         network.load_state_dict(weights)
     history = [(int(step), float(gain)) for step, gain in stored["history"]]
-    stretch = {str(uid): float(factor) for uid, factor in stored["stretch"].items()}
+    verdicts = {
+        str(uid): Verdict(float(verdict["ridge"]), float(verdict["stretch"]))
+        for uid, verdict in stored["verdicts"].items()
+    }
     numbers = {name: stored[name] for name in _NUMBERS}
-    return Trained(network, stored["name"], history=history, stretch=stretch, **numbers)
+    return Trained(network, stored["name"], history=history, verdicts=verdicts, **numbers)

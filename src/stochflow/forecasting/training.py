@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stochflow.forecasting.anchors import AnchorGrid, Anchors, fit_anchors
+from stochflow.forecasting.calibration import Verdict
 from stochflow.forecasting.config import NUM_HEADS, ForecastConfig
 from stochflow.forecasting.crps import fair_crps
 from stochflow.forecasting.kernel import NoiseKernel, fit_kernel
@@ -18,6 +19,7 @@ from stochflow.forecasting.network import ForecastNetwork
 from stochflow.forecasting.objectives import forecast_loss
 from stochflow.forecasting.paths import join, sample_paths, starts
 from stochflow.forecasting.rhythm import Rhythm
+from stochflow.forecasting.ridge import Ridge, main_season
 from stochflow.forecasting.series import Array, Series
 from stochflow.forecasting.states import residual_window, state_features
 from stochflow.forecasting.tokens import TokenBins, place_bins
@@ -31,6 +33,8 @@ _HELD_OUT, _HELD_OUT_HORIZONS, _MAX_HELD_OUT = 0.2, 16, 0.35
 _MIN_TRAINED = 36
 # residuals of a series that are enough to draw the noise's curve
 _MOST_RESIDUALS = 200_000
+# values, and seasons of them, that a ridge regression with a light penalty needs
+_MIN_RIDGE, _MIN_SEASONS = 200, 6
 # horizons of held-out data that it takes to half trust a network
 _DOUBT = 5.0
 
@@ -44,16 +48,17 @@ def silent(name: str, step: int, gain: float) -> None:
 
 @dataclass(frozen=True)
 class World:
-    """Anchors of all series with the noise and the tokens they share."""
+    """Anchors of all series with the noise and the tokens they share, and ridge regressions of the long ones."""
 
     rhythm: Rhythm
     anchors: list[Anchors]
+    ridges: list[Ridge | None]
     kernel: NoiseKernel
     bins: TokenBins
 
 
 def fit_world(panel: list[Series], rhythm: Rhythm, config: ForecastConfig, until: list[int] | None = None) -> World:
-    """Anchors of every series, learned from what comes before `until`."""
+    """Anchors of every series, and ridge regressions of long ones, learned from what comes before `until`."""
     ends = until or [len(series) for series in panel]
     anchors = [
         fit_anchors(series.y, series.observed, series.outside[: len(series)], rhythm, AnchorGrid(), end)
@@ -67,7 +72,19 @@ def fit_world(panel: list[Series], rhythm: Rhythm, config: ForecastConfig, until
         residuals.append(known.ravel())
         weights.append(np.repeat(fitted.weight / known.shape[1], known.shape[1]))
     pooled = np.concatenate(residuals)
-    return World(rhythm, anchors, fit_kernel(pooled, np.concatenate(weights)), place_bins(pooled, config.num_bins))
+    kernel, bins = fit_kernel(pooled, np.concatenate(weights)), place_bins(pooled, config.num_bins)
+    ridges = [_ridge_of(series, fitted, end, config) for series, fitted, end in zip(panel, anchors, ends, strict=True)]
+    return World(rhythm, anchors, ridges, kernel, bins)
+
+
+def _ridge_of(series: Series, anchors: Anchors, end: int, config: ForecastConfig) -> Ridge | None:
+    """A regression on the main season of what comes before `end`, if the series is long and it can read all of it."""
+    rhythm, known = anchors.rhythm, int(series.observed[:end].sum())
+    long = known >= max(config.context_min_values, _MIN_SEASONS * rhythm.season, _MIN_RIDGE)
+    readable = series.is_plain(rhythm) and anchors.unit == 1.0
+    if config.network == "none" or not config.ridge_share or not long or not readable:
+        return None
+    return Ridge.fit(series.y[:end], series.observed[:end], main_season(rhythm), anchors.floor)
 
 
 @dataclass(frozen=True)
@@ -192,9 +209,9 @@ class Trained:
     """A network and what its validation said: the share of CRPS that it saves, with error, and after how many updates.
 
     `trust` is the probability, as far as the held-out origins tell, that the network is better than the bare anchor,
-    discounted when there were few of them: `evidence` counts the horizons that they span. `stretch` holds, by id of
-    every series that was judged, the factor by which its paths are stretched around their median, and `direct` the
-    values that direct networks expect after its end, [values, horizon].
+    discounted when there were few of them: `evidence` counts the horizons that they span. `verdicts` holds, by id of
+    every series that was judged, what is to be done with its paths, and `direct` the values that direct networks expect
+    after its end, [values, horizon].
     """
 
     network: ForecastNetwork | None
@@ -204,7 +221,7 @@ class Trained:
     evidence: float = 0.0
     steps: int = 0
     history: list[tuple[int, float]] = field(default_factory=list)
-    stretch: dict[str, float] = field(default_factory=dict)
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
     direct: dict[str, Array] = field(default_factory=dict)
 
     @property
