@@ -73,6 +73,13 @@ def _add_product(into: Tensor, left: Tensor, right: Tensor, precision: torch.dty
         into.add_(torch.mm(left.to(precision), right.to(precision)))
 
 
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """left·right, multiplied in the precision of the right one and returned in that of the left."""
+    if left.dtype == right.dtype:
+        return torch.mm(left, right)
+    return torch.mm(left.to(right.dtype), right).to(left.dtype)
+
+
 def lowered(weights: Weights, precision: torch.dtype | None) -> Weights:
     """The weights with their matrices in a precision of products; as they are for None."""
     if precision is None:
@@ -119,7 +126,7 @@ def add_plain_gradients(grad: Tensor, weights: Weights, made: Sequence[Tensor], 
         weight = weights[2 * number]
         _add_product(into[2 * number], grad.t(), made[number], weight.dtype)
         into[2 * number + 1].add_(grad.sum(dim=0))
-        grad = torch.mm(grad.to(weight.dtype), weight).to(grad.dtype)
+        grad = _product(grad, weight)
     return _relu_backward(grad, made[0], 0.0, grad_input=grad)
 
 
