@@ -189,13 +189,6 @@ def entropy_pulls(entropies: Array, config: ObjectiveConfig, progress: float) ->
     return EntropyPulls(penalty, log_ratio, dynamics, pull)
 
 
-def _between(values: Array, order: Array, places: tuple[int, int], share: float) -> Array:
-    """A number between two of each column in its order, by the share of the second; [runs, rows, n] → [runs, 1, n]."""
-    below, above = (np.take_along_axis(values, order[:, place : place + 1], axis=1) for place in places)
-    found: Array = (1.0 - share) * below + share * above
-    return found
-
-
 def _neighbours(size: int, quantile: float) -> tuple[tuple[int, int], float]:
     """Between which two of so many sorted numbers a quantile lies, and the share of the second."""
     place = quantile * (size - 1)
