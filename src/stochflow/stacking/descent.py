@@ -21,14 +21,12 @@ class RowGradient(NamedTuple):
     """The gradient of a large table of which a batch reads few rows.
 
     Attributes:
-        rows: distinct rows, with the runs flattened into them, [num].
+        places: where distinct rows stand among those in use, [num].
         values: [num, width].
-        owners: to which run each row belongs, [num].
     """
 
-    rows: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
     values: Tensor
-    owners: npt.NDArray[np.int64]
 
 
 class StackedWeights:
@@ -124,7 +122,7 @@ class StackedWeights:
             squares = squares + (torch.linalg.vector_norm(self._matrices, dim=2).numpy() ** 2).sum(axis=0)
         if read is not None:
             each = torch.linalg.vector_norm(read.values, dim=1).numpy() ** 2
-            squares = squares + np.bincount(read.owners, each, self.num_runs)
+            squares = squares + np.bincount(self._owners(read), each, self.num_runs)
         found: Array = np.sqrt(squares)
         return found
 
@@ -135,7 +133,11 @@ class StackedWeights:
         if self._matrices is not None:
             self._matrices.mul_(factors[:, None])
         if read is not None:
-            read.values.mul_(factors[torch.from_numpy(read.owners), None])
+            read.values.mul_(factors[torch.from_numpy(self._owners(read)), None])
+
+    def _owners(self, read: RowGradient) -> Array:
+        """To which run each row belongs, [num]."""
+        return self.table.rows_in_use[read.places] // (len(self.table) // self.num_runs)
 
 
 class StackedDescent:
@@ -186,7 +188,7 @@ class StackedDescent:
         if read is not None:
             # β·(m + g·(1 − β)/β) = β·m + (1 − β)·g: with this in the moments, the table moves as if it had no gradient,
             # and none of its size has to be written, read and cleared
-            rows = torch.from_numpy(table.use(read.rows))
+            rows = torch.from_numpy(read.places)
             terms = read.values, read.values.square()
             for moment, term, beta in zip(table.parts[1:], terms, BETAS, strict=True):
                 moment.index_add_(0, rows, term.mul_((1.0 - beta) / beta))

@@ -17,7 +17,7 @@ from stochflow.stacking.descent import RowGradient, StackedWeights, joined
 from stochflow.stacking.trunk import Both, StackedTrunk
 from stochflow.stacking.waiting import WaitingTable
 
-_Take = Callable[[Numbers, Tensor], None]
+_Take = Callable[[Numbers, Numbers, Tensor], None]
 _TABLE = "body.embedding.weight"
 _HEADS, _KINDS = ("policy_head", "backward_head", "flow_head"), ("weight", "bias")
 
@@ -53,7 +53,7 @@ class StackedNetwork:
         self.firsts = np.arange(0, num, self._num_rows)[:, None]
         values, gradients = self.weights.views(self.weights.values), self.weights.gradients
         self.trunk = [Both.of(_matrix(values[name])) for name in names]
-        self.into_trunk = [_matrix(gradients[name]) for name in names]
+        self.into_trunk = [Both.of(_matrix(gradients[name])) for name in names]
         self.heads, self.into_heads = (
             [_matrix(joined(views, kind)).numpy() for kind in heads] for views in (values, gradients)
         )
@@ -77,40 +77,42 @@ class StackedNetwork:
         """Sums of all weights, [runs]: finite where all of them are; rows in use count beside what they were before."""
         table = self.weights.table
         others = [weight.detach().flatten(1).sum(dim=1) for weight in self.parameters.values()]
-        rows = table.parts[0].sum(dim=1).numpy()
-        in_use = np.bincount(table.rows_in_use // self._num_rows, rows, self.num_runs)
+        in_use = table.rows_in_use
+        rows = table.parts[0][: len(in_use)].sum(dim=1).numpy()
+        in_use = np.bincount(in_use // self._num_rows, rows, self.num_runs)
         found: Numbers = torch.stack(others).sum(dim=0).numpy() + in_use
         return found
 
     def rows(self, tokens: Tensor) -> Numbers:
-        """Rows of all tables together for the k-mers that end at each position; [runs, batch, t] → [num_kmers, ...]."""
-        indices = self.body.kmer_indices(tokens.flatten(0, 1)).unflatten(0, tokens.shape[:2]).numpy()
-        return np.moveaxis(indices, -1, 0) + self.firsts[..., None]
+        """Rows of all tables together for the k-mers that end at each position, [..., runs, batch, t] → that by k."""
+        indices = self.body.kmer_indices(tokens.flatten(0, -2)).unflatten(0, tokens.shape[:-1]).numpy()
+        found: Numbers = indices + self.firsts[..., None, None]
+        return found
 
-    def take(self, rows: Numbers, terms: Tensor) -> None:
+    def take(self, rows: Numbers, nodes: Numbers, terms: Tensor) -> None:
         """Give the table its gradient.
 
         Args:
-            rows: of the table, per k, [num_kmers, num]; where no k-mer ends the first of a run, which stays zero.
-            terms: the gradient in what these rows added, [num, width].
+            rows: of the table, all of them in use, [num].
+            nodes: to whose sum each row was added, [num].
+            terms: the gradient in what was added to each node, [num_nodes, width].
         """
         if self._read is not None:
             raise RuntimeError("descend before the next batch: the gradient of the embedding is that of one")
-        # in the order of the rows, so that the terms of one are a bag; a few bits are sorted in a fraction of the time
-        flat = rows.ravel()
-        order = flat.astype(np.uint16 if len(self.weights.table) <= 2**16 else np.int64).argsort(kind="stable")
-        ordered = flat.take(order)
+        # in the order of their places, so that the terms of one are a bag and what follows is near; a few bits are
+        # sorted in a fraction of the time
+        table = self.weights.table
+        places = table.use(rows)
+        order = places.astype(np.uint16 if len(table) <= 2**16 else np.int64).argsort(kind="stable")
+        ordered = places.take(order)
         new = np.ones(len(ordered), np.bool_)
         np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
         firsts = new.nonzero()[0]
-        bags = torch.from_numpy(order % rows.shape[1]), terms, torch.from_numpy(firsts)
-        gradient, read = functional.embedding_bag(*bags, mode="sum"), ordered.take(firsts)
-        owners = read // self._num_rows
-        gradient.numpy()[(read == owners * self._num_rows).nonzero()[0]] = 0.0
-        self._read = RowGradient(read, gradient, owners)
+        bags = torch.from_numpy(nodes.take(order)), terms, torch.from_numpy(firsts)
+        self._read = RowGradient(ordered.take(firsts), functional.embedding_bag(*bags, mode="sum"))
 
     def prefix_features(self, rows: Numbers) -> Tensor:
-        """Features of all prefixes, the empty one first; [num_kmers, runs, batch, t] → [runs, batch, t + 1, width].
+        """Features of all prefixes, the empty one first; [runs, batch, t, num_kmers] → [runs, batch, t + 1, width].
 
         The gradient of the embedding is written, not returned: a dense one per update would cost more than the layers.
         """
@@ -144,14 +146,15 @@ def _matrix(weight: Tensor) -> Tensor:
 class _PrefixSums(torch.autograd.Function):
     """Summed embeddings of all prefixes; differentiable in `start`, while `take` is given the table's gradient.
 
-    Rows are [num_kmers, runs, batch, t].
+    Rows are [runs, batch, t, num_kmers]; where no k-mer ends the first of a run, which is zero and stays so.
     """
 
     @staticmethod
     def forward(ctx: Any, start: Tensor, table: WaitingTable, take: _Take, rows: Numbers) -> Tensor:
-        ctx.rows, ctx.take = rows, take
-        terms = torch.from_numpy(table.sums(rows.transpose(1, 2, 3, 0)))
-        starts = start[:, None, None].expand(-1, rows.shape[2], 1, -1)
+        ctx.rows, ctx.take, ctx.num_in_table = rows, take, len(table) // len(start)
+        firsts = torch.arange(0, rows.size, rows.shape[-1])
+        terms = table.sums(rows.reshape(-1), firsts).view(*rows.shape[:-1], -1)
+        starts = start[:, None, None].expand(-1, rows.shape[1], 1, -1)
         return torch.cat([starts, terms], dim=2).cumsum(dim=2)
 
     @staticmethod
@@ -160,5 +163,7 @@ class _PrefixSums(torch.autograd.Function):
         # a term counts in every sum after it
         later = sums.flip(2).cumsum(dim=2).flip(2)
         terms = later[:, :, 1:].flatten(0, 2)
-        ctx.take(ctx.rows.reshape(len(ctx.rows), -1), terms)
+        rows = ctx.rows.reshape(-1)
+        (there,) = (rows % ctx.num_in_table).nonzero()
+        ctx.take(rows[there], there // ctx.rows.shape[-1], terms)
         return later[:, :, 0].sum(dim=1), None, None, None

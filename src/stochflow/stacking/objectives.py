@@ -80,8 +80,8 @@ class _OnPaths:
                 walker.finish()
             return walker.recorder
         rows = network.rows(paths.outcomes) if rows is None else rows
-        recorder = StackedRecorder(self._space(rows.shape[2]))
-        recorder.grow_all(rows.swapaxes(2, 3), paths.outcomes.numpy())
+        recorder = StackedRecorder(self._space(rows.shape[1]))
+        recorder.grow_all(rows, paths.outcomes.numpy())
         recorder.evaluate()
         return recorder
 
@@ -92,7 +92,7 @@ class _OnPaths:
         runs, batch, time = outcomes.shape
         # without π_B nothing is asked at the end
         rows = network.rows(outcomes) if rows is None else rows
-        features = network.prefix_features(rows if backward else rows[..., :-1])
+        features = network.prefix_features(rows if backward else rows[:, :, :-1])
         before = features[:, :, :time].flatten(1, 2)
         allowed = None
         if single.mask is not None:

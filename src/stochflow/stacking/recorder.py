@@ -44,7 +44,8 @@ class StackedSpace:
         starts: the first node of every level, and the number of all nodes.
         offsets: the first node of each run among those of all runs, [runs, 1].
         parents: per complete level, the nodes before its own, [K^level].
-        rows: what every node adds, per k, [num_kmers, runs, nodes]; the first row of a run's table where nothing ends.
+        rows: of the table, for all k-mers that end at a node, one node after the other, [runs, num].
+        owners: to which node each of these rows belongs, among those of all runs, [runs·num].
     """
 
     def __init__(self, network: StackedNetwork, batch_size: int, num_levels: int) -> None:
@@ -58,22 +59,48 @@ class StackedSpace:
         self.offsets = self.num_nodes * np.arange(runs)[:, None]
         levels = network.body.complete_levels(num)
         self.parents = [parents for _, parents in levels]
-        self.rows = np.empty((len(network.body.kmers), runs, self.num_nodes), np.int64)
-        self.rows[:] = network.firsts  # which pads
+        there = np.array(network.body.kmers) <= np.arange(num_levels)[:, None]  # k-mers that end on each level
+        nums = there.sum(axis=1)
+        self._row_starts = [0, *accumulate((nums * sizes).tolist())]
+        self.rows = np.empty((runs, self._row_starts[-1]), np.int64)
+        self._nums = nums.repeat(sizes)  # rows of every node of a run
+        self.owners = (self.offsets + np.arange(self.num_nodes).repeat(self._nums)).ravel()
         for level, (indices, _) in enumerate(levels, start=1):
             self.write_rows(level, [column + network.firsts for column in indices])
+        # where the rows of the levels after these are among those of all positions
+        everywhere = np.arange(batch_size * network.body.length * there.shape[1]).reshape(
+            batch_size, -1, there.shape[1]
+        )
+        others = [everywhere[:, level - 1, there[level]].ravel() for level in range(1 + num, num_levels)]
+        self._apart = np.concatenate([np.empty(0, np.int64), *others])
         widths = [width, *stacked_widths(width, len(network.body.layers)), network.heads[1].shape[2]]
         self._buffers = [torch.empty(runs, self.num_nodes, n, dtype=network.dtype) for n in widths]
         self.sums, self.outputs = self._buffers[0].numpy(), self._buffers[-1].numpy()
         # gradients in the features and, on their way, in what was before them
-        self.grad, self.spare = (torch.empty_like(self._buffers[0]) for _ in range(2))
+        self.grad, self.spare = (Both.of(torch.empty_like(self._buffers[0])) for _ in range(2))
         self._nodes: dict[tuple[int, int], _Nodes] = {}
+        self._bags: dict[tuple[int, int], Tensor] = {}  # where the rows of each node begin among those of some levels
 
     def write_rows(self, level: int, columns: Sequence[Numbers]) -> None:
         """Note the rows of the table that a level adds, [runs, nodes] per k there is."""
-        present = [row for row, k in enumerate(self.network.body.kmers) if k <= level]
-        for row, column in zip(present, columns, strict=True):
-            self.rows[row, :, self.starts[level] : self.starts[level + 1]] = column
+        into = self._rows_of(level, level + 1).reshape(len(self.rows), -1, len(columns))  # a view
+        for row, column in enumerate(columns):
+            into[..., row] = column
+
+    def write_apart(self, rows: Numbers) -> None:
+        """Note those of all levels after the complete ones, [runs, batch, positions, num_kmers]."""
+        rows.reshape(len(rows), -1).take(self._apart, axis=1, out=self._rows_of(1 + self.num_complete, self.num_levels))
+
+    def added(self, first: int, last: int) -> Array:
+        """What the nodes from one level to before another add to those before them, [runs, nodes, width]."""
+        if (first, last) not in self._bags:
+            nums = np.tile(self._nums[self.starts[first] : self.starts[last]], len(self.rows))
+            self._bags[first, last] = torch.from_numpy(nums.cumsum() - nums)
+        table, rows = self.network.weights.table, self._rows_of(first, last)
+        return table.sums(rows.reshape(-1), self._bags[first, last]).numpy().reshape(len(rows), -1, self.network.width)
+
+    def _rows_of(self, first: int, last: int) -> Numbers:
+        return self.rows[:, self._row_starts[first] : self._row_starts[last]]
 
     def nodes(self, first: int, last: int) -> _Nodes:
         """The nodes from one to before another."""
@@ -98,7 +125,7 @@ class StackedRecorder:
     def grow_complete(self) -> None:
         """The first layer of the levels that hold all prefixes there are."""
         num = self._space.num_complete
-        self._add_complete(self._terms(1, self._space.starts[num + 1]))
+        self._add_complete(self._space.added(1, num + 1))
         self._num_grown = 1 + num
 
     def _add_complete(self, terms: Array) -> None:
@@ -110,15 +137,12 @@ class StackedRecorder:
             before = space.sums[:, starts[level - 1] : first].take(parents, axis=1)
             np.add(before, terms[:, first - 1 : last - 1], out=space.sums[:, first:last])
 
-    def _terms(self, first: int, last: int) -> Array:
-        """What nodes from one to before another add to those before them, [runs, nodes, width]."""
-        return self._network.weights.table.sums(self._space.rows[:, :, first:last].transpose(1, 2, 0))
-
     def _before_rows(self) -> Array:
         """The first layer at the rows' nodes on the last complete level, [runs, batch, width]."""
         sums = self._space.sums
-        return sums.reshape(-1, sums.shape[-1]).take(self._last_complete(), axis=0)
+        return sums.reshape(-1, sums.shape[-1]).take(self._last_complete, axis=0)
 
+    @cached_property
     def _last_complete(self) -> Array:
         """Numbers of the rows' nodes on the last complete level among those of all runs, [runs, batch]."""
         space = self._space
@@ -143,14 +167,14 @@ class StackedRecorder:
         else:
             before = space.sums[:, first - space.batch_size : first]
         space.write_rows(level, indices)
-        np.add(before, self._terms(first, last), out=space.sums[:, first:last])
+        np.add(before, space.added(level, level + 1), out=space.sums[:, first:last])
         self._num_grown += 1
 
     def grow_all(self, rows: Numbers, outcomes: Numbers) -> None:
         """The first layer of all levels.
 
         Args:
-            rows: of the table, [kmers, runs, levels, batch].
+            rows: of the table, [runs, batch, positions, num_kmers].
             outcomes: tokens of the rows, [runs, batch, levels].
         """
         space, num = self._space, self._space.num_complete
@@ -159,9 +183,8 @@ class StackedRecorder:
         runs, _, width = space.sums.shape
         first, num_left = space.starts[num + 1], space.num_apart
         levels = space.sums[:, first:].reshape(runs, num_left, space.batch_size, width)  # a view
-        into = space.rows[:, :, first:].reshape(len(rows), runs, num_left, space.batch_size)
-        into[:] = rows[:, :, num : num + num_left]
-        terms = self._terms(1, space.num_nodes)
+        space.write_apart(rows)
+        terms = space.added(1, space.num_levels)
         self._add_complete(terms)
         apart = terms[:, first - 1 :].reshape(levels.shape)
         for level in range(num_left):
@@ -213,9 +236,8 @@ class StackedRecorder:
         weight, bias = network.into_heads
         np.matmul(grad.swapaxes(1, 2), nodes.made[-1].array, out=weight)
         np.add.reduce(grad, axis=1, keepdims=True, out=bias)
-        np.matmul(grad, network.heads[0], out=space.grad.numpy())
-        weights, made = ([each.tensor for each in both] for both in (network.trunk, nodes.made))
-        stacked_gradients(space.grad, weights, made, network.into_trunk, space.spare)
+        np.matmul(grad, network.heads[0], out=space.grad.array)
+        stacked_gradients(space.grad, network.trunk, nodes.made, network.into_trunk, space.spare)
         self._climb()
 
     def _in_nodes(self, rows: Array) -> Array:
@@ -233,20 +255,20 @@ class StackedRecorder:
     def _climb(self) -> None:
         """From the gradient in the sums of all nodes to that in the embeddings; a term counts in every sum after it."""
         space, network, starts = self._space, self._network, self._space.starts
-        grad, num = space.grad.numpy(), space.num_complete
+        grad, num = space.grad.array, space.num_complete
         runs, _, width = grad.shape
         levels = grad[:, starts[num + 1] :].reshape(runs, space.num_apart, space.batch_size, width)
         for level in range(levels.shape[1] - 2, -1, -1):
             levels[:, level] += levels[:, level + 1]
         if levels.shape[1]:
-            parents = torch.from_numpy(self._last_complete().ravel())
-            space.grad.view(-1, width).index_add_(0, parents, torch.from_numpy(levels[:, 0].reshape(-1, width)))
+            parents = torch.from_numpy(self._last_complete.ravel())
+            space.grad.tensor.view(-1, width).index_add_(0, parents, torch.from_numpy(levels[:, 0].reshape(-1, width)))
         for level in range(num, 0, -1):
             num_parents = starts[level] - starts[level - 1]
             children = grad[:, starts[level] : starts[level + 1]].reshape(runs, num_parents, -1, width)
             grad[:, starts[level - 1] : starts[level]] += np.add.reduce(children, axis=2)
         network.into_start.numpy()[:] = grad[:, 0]
-        network.take(space.rows.reshape(len(space.rows), -1), space.grad.view(-1, width))
+        network.take(space.rows.ravel(), space.owners, space.grad.tensor.view(-1, width))
 
 
 class StackedWalker:

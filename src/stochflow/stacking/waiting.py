@@ -3,7 +3,6 @@
 import math
 import operator
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -38,11 +37,14 @@ class WaitingTable:
     def __init__(self, values: Tensor, moments: Sequence[Tensor]) -> None:
         self._whole = [values, *moments]
         self._nothing = values.new_zeros(_BLOCK)
-        self._whole_blocks = self._in_blocks(self._whole)
+        self._whole_blocks = self._in_blocks([each.view(-1) for each in self._whole], 0, values.numel())
         most = int(_SHARE * len(values))
         self._room = [torch.empty_like(each[:most]) for each in self._whole]
         # the same as numpy sees them
         self._whole_arrays, self._room_arrays = ([each.numpy() for each in some] for some in (self._whole, self._room))
+        self._width, self._flat_room = values.shape[1], [each.view(-1) for each in self._room]
+        # made once: what an update moves are some of these and what is left
+        self._room_blocks = self._in_blocks(self._flat_room, 0, most * self._width // _BLOCK * _BLOCK)
         self._rows, self._num = np.empty(most, np.int64), 0  # that are in use, in their order
         self._places = np.full(len(values), -1)  # theirs in the room; -1 for rows that wait
         self._num_before, self._learning_rates = 0, list[float]()  # of the updates that are waited for
@@ -74,13 +76,15 @@ class WaitingTable:
             return rows if self._all_in_use else self._places.take(rows)
         return places
 
-    def sums(self, rows: Array) -> Array:
-        """Values of some rows added up, [..., num] → [..., width]."""
-        places = torch.from_numpy(self.use(np.ascontiguousarray(rows)).ravel())
+    def sums(self, rows: Array, firsts: Tensor) -> Tensor:
+        """Values of rows added up in bags, [num] → [num_bags, width].
+
+        Args:
+            firsts: where each bag begins among the rows, [num_bags].
+        """
+        places = torch.from_numpy(self.use(rows))
         values = self._whole[0] if self._all_in_use else self._room[0]
-        firsts = _multiples(rows.shape[-1], rows.size // rows.shape[-1])
-        found: Array = functional.embedding_bag(places, values, firsts, mode="sum").numpy()
-        return found.reshape(*rows.shape[:-1], found.shape[-1])
+        return functional.embedding_bag(places, values, firsts, mode="sum")
 
     @property
     def rows_in_use(self) -> Array:
@@ -89,8 +93,8 @@ class WaitingTable:
 
     @property
     def parts(self) -> list[Tensor]:
-        """Values and both moments of the rows in use, [num, width] each."""
-        return self._whole if self._all_in_use else [room[: self._num] for room in self._room]
+        """Values and both moments, [rows, width] each; those of the rows in use come first."""
+        return self._whole if self._all_in_use else self._room
 
     def step(self, num_before: int, learning_rate: float) -> Blocks:
         """What an update that follows so many has to move; the other rows wait for it."""
@@ -101,7 +105,10 @@ class WaitingTable:
             self._num_before = num_before
         self._learning_rates.append(learning_rate)
         self._drifts = None
-        return self._in_blocks(self.parts)
+        num = self._num * self._width
+        num_full = num // _BLOCK
+        rest = self._in_blocks(self._flat_room, num_full * _BLOCK, num)
+        return [full[:num_full] + last for full, last in zip(self._room_blocks, rest, strict=True)]
 
     def settle(self) -> None:
         """Let all rows make the moves that they wait for."""
@@ -131,14 +138,14 @@ class WaitingTable:
         for whole, part in zip(self._whole_arrays, self._room_arrays, strict=True):
             whole.take(rows, axis=0, out=part[first:last], mode="clip")  # other modes write to a copy first
         if self._learning_rates:
-            self._catch_up(self._in_blocks([room[first:last] for room in self._room]))
+            self._catch_up(self._in_blocks(self._flat_room, first * self._width, last * self._width))
         self._places[rows], self._rows[first:last], self._num = np.arange(first, last), rows, last
 
-    def _in_blocks(self, parts: Sequence[Tensor]) -> Blocks:
-        num, flat = parts[0].numel(), [part.view(-1) for part in parts]
-        firsts = range(0, num, _BLOCK)
-        values, first, second = ([part[at : at + _BLOCK] for at in firsts] for part in flat)
-        return [values, [self._nothing[: min(_BLOCK, num - at)] for at in firsts], first, second]
+    def _in_blocks(self, parts: Sequence[Tensor], first: int, last: int) -> Blocks:
+        """Numbers of flat parts from one to before another, with a gradient of zeros."""
+        bounds = [(at, min(at + _BLOCK, last)) for at in range(first, last, _BLOCK)]
+        values, *moments = ([part[start:end] for start, end in bounds] for part in parts)
+        return [values, [self._nothing[: end - start] for start, end in bounds], *moments]
 
     def _catch_up(self, blocks: Blocks) -> None:
         """Move rows as the updates that they wait for do."""
@@ -150,12 +157,6 @@ class WaitingTable:
             # an update with other settings does it; after it, m and √v are so many times what they were at first
             of_first, of_second = shrink[0] ** number, shrink[1] ** (number / 2)
             adam(blocks, _LATE, distance * of_second / of_first, shrink, margin * of_second)
-
-
-@lru_cache(maxsize=64)
-def _multiples(step: int, num: int) -> Tensor:
-    """The first multiples of a number, zero included, [num]."""
-    return torch.arange(num) * step
 
 
 def adam(
