@@ -1,5 +1,7 @@
 """Rows that are in use, and rows that catch up, end where torch.optim.Adam takes them."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ _NUM_ROWS, _WIDTH, _NUM_BEFORE = 40, 8, 30
 class Pair:
     """A table and the same weights under torch.optim.Adam, after some updates of all rows but the last."""
 
-    def __init__(self, scale: float) -> None:
+    def __init__(self, scale: float, common: Sequence[int] = ()) -> None:
         torch.manual_seed(0)
         self.scale, self.num_updates = scale, _NUM_BEFORE
         self.expected = torch.randn(_NUM_ROWS, _WIDTH, dtype=torch.float64)
@@ -24,7 +26,7 @@ class Pair:
             self.optimiser.step()
         self.state = self.optimiser.state[self.expected]
         self.found = [each.clone() for each in (self.expected, self.state["exp_avg"], self.state["exp_avg_sq"])]
-        self.table = WaitingTable(self.found[0], self.found[1:])
+        self.table = WaitingTable(self.found[0], self.found[1:], np.array(common, np.int64))
 
     def update(self, rows: Array, learning_rate: float) -> None:
         """One with a gradient in these rows."""
@@ -48,8 +50,9 @@ class Pair:
 
 @pytest.mark.parametrize("num_updates", [0, 1, 16, 60])
 @pytest.mark.parametrize("scale", [1.0, 1e-4, 1e-8])  # the last is that of ε
-def test_a_table_moves_as_adam_moves_it(num_updates: int, scale: float) -> None:
-    pair = Pair(scale)
+@pytest.mark.parametrize("common", [(), (3, 5), range(11)], ids=str)  # the last are too many
+def test_a_table_moves_as_adam_moves_it(num_updates: int, scale: float, common: Sequence[int]) -> None:
+    pair = Pair(scale, common)
     before = pair.expected.clone()
     for number, learning_rate in enumerate(np.linspace(1e-3, 2e-3, num_updates)):
         pair.update(np.array([3, 7, 10 + number % 5]), learning_rate)  # some come into use late
@@ -97,4 +100,33 @@ def test_without_a_learning_rate_only_moments_change() -> None:
         pair.update(np.array([1]), 0.0)
     pair.table.settle()
     assert torch.equal(pair.found[0], before)
+    pair.assert_moved_alike(before)
+
+
+@pytest.mark.parametrize("num_updates", [3, 20])
+def test_rows_that_stay_in_use_are_written_when_they_settle(num_updates: int) -> None:
+    pair = Pair(1.0, common=(3, 5))
+    before = pair.expected.clone()
+    for number in range(num_updates):
+        pair.update(np.array([3, 10 + number]), 1e-3)
+        if number % 2:
+            pair.table.rest()
+            assert pair.table.settled
+            assert pair.table.rows_in_use.tolist() == [3, 5]
+            assert not torch.allclose(pair.found[0][3], pair.expected[3], rtol=1e-6)  # it stands elsewhere
+    pair.table.settle()
+    pair.assert_moved_alike(before)
+
+
+def test_rows_that_stay_in_use_come_back_after_all_were() -> None:
+    pair = Pair(1.0, common=(3, 5))
+    before = pair.expected.clone()
+    for first in (0, 12, 0):
+        pair.update(np.arange(first, first + 12), 1e-3)
+    assert len(pair.table.rows_in_use) == _NUM_ROWS
+    pair.table.rest()
+    pair.assert_moved_alike(before)
+    pair.update(np.array([5, 7]), 1e-3)
+    assert pair.table.rows_in_use.tolist() == [3, 5, 7]
+    pair.table.settle()
     pair.assert_moved_alike(before)

@@ -92,6 +92,16 @@ class PrefixBody(nn.Module):
         ]
         return torch.stack(columns, dim=-1)
 
+    def common_rows(self, most: int) -> Numbers:
+        """Embedding rows of the k-mers of which a position has at most so many, [num]."""
+        found = [np.empty(0, np.int64)]
+        for row, k in enumerate(self.kmers):
+            buckets = min(self.num_tokens**k, MAX_BUCKETS)
+            if buckets <= most:
+                first = self._first_rows[row][k - 1]
+                found.append(np.arange(first, first + buckets * (self.length - k + 1)))
+        return np.concatenate(found)
+
     def child_sums(self, tokens: Tensor) -> Tensor:
         """Sums of every proper prefix with every letter after it; [batch, L] → [batch, L, K, width]."""
         positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(-1)

@@ -44,11 +44,14 @@ class StackedWeights:
         moments: the two of Adam, of all weights.
     """
 
-    def __init__(self, modules: Sequence[nn.Module], table: str, large: Sequence[str], small: Sequence[str]) -> None:
+    def __init__(
+        self, modules: Sequence[nn.Module], table: str, large: Sequence[str], small: Sequence[str], common: Array
+    ) -> None:
         """Take the weights of the modules over.
 
         Args:
             table: name of the first weight.
+            common: its rows that are read at most updates, [num].
             large: names of matrices of one size.
             small: names of weights that shall stand side by side, after those that are not named at all.
         """
@@ -64,7 +67,8 @@ class StackedWeights:
         # made by numpy, which asks for large pages of memory
         self.values, *self.moments = (torch.from_numpy(np.zeros(sizes[0] + num_behind, dtype)) for _ in range(3))
         tables = (flat[: sizes[0]].view(-1, width) for flat in (self.values, *self.moments))
-        self.table = WaitingTable(next(tables), list(tables))
+        firsts = np.arange(self.num_runs)[:, None] * len(named[table])
+        self.table = WaitingTable(next(tables), list(tables), (firsts + common).ravel())
         self.gradient = torch.from_numpy(np.zeros(num_behind, dtype))
         matrices, rest = self.gradient.split([sum(sizes[1:]), self.num_runs * self._width])
         self._matrices = matrices.view(len(large), self.num_runs, -1) if large else None

@@ -19,6 +19,7 @@ from stochflow.stacking.waiting import WaitingTable
 
 _Take = Callable[[Numbers, Numbers, Tensor], None]
 _TABLE = "body.embedding.weight"
+_OFTEN = 4  # updates within which a row is read that counts as common
 _HEADS, _KINDS = ("policy_head", "backward_head", "flow_head"), ("weight", "bias")
 
 
@@ -37,7 +38,8 @@ class StackedNetwork:
         into_start: that in the sum of the empty prefix, [runs, width].
     """
 
-    def __init__(self, networks: Sequence[FlowNetwork]) -> None:
+    def __init__(self, networks: Sequence[FlowNetwork], batch_size: int) -> None:
+        """Networks that are mostly evaluated at batches of one size."""
         body = networks[0].body
         if not isinstance(body, PrefixBody):
             raise TypeError("only k-mer bodies can be stacked")
@@ -46,7 +48,8 @@ class StackedNetwork:
         layers = [f"body.layers.{layer}" for layer in range(len(body.layers))]
         names = [f"{part}.{kind}" for part in ("body.norm", *layers) for kind in _KINDS]
         heads = [[f"{part}.{kind}" for part in _HEADS] for kind in _KINDS]
-        self.weights = StackedWeights(networks, _TABLE, names[2::2], [*heads[0], *heads[1]])
+        common = body.common_rows(_OFTEN * batch_size)
+        self.weights = StackedWeights(networks, _TABLE, names[2::2], [*heads[0], *heads[1]], common)
         self.parameters = self.weights.parameters
         num, self._num_rows, self.width = len(self.weights.table), *self.parameters[_TABLE].shape[1:]
         self._read: RowGradient | None = None

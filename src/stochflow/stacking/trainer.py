@@ -37,7 +37,8 @@ class StackedTrainer:
     def __init__(self, trainers: Sequence[Trainer]) -> None:
         self.trainers = list(trainers)
         learners = [trainer.learner for trainer in self.trainers]
-        self._network = StackedNetwork([learner.network for learner in learners])
+        batch_size = learners[0].config.optimiser.batch_size
+        self._network = StackedNetwork([learner.network for learner in learners], batch_size)
         self._dynamics = StackedDynamics(self.trainers)
         self._descent = StackedDescent(
             self._network.weights, learners[0].network, [trainer.descent for trainer in trainers]
@@ -83,7 +84,7 @@ class StackedTrainer:
             self._descend(learning_rate)
         self._require_finite_weights()
         if self._network.weights.table.due:
-            self._network.weights.table.settle()
+            self._network.weights.table.rest()
         means = np.add.reduce(updates) / len(updates)  # [terms, runs]
         # what a step took is shared out: all runs together take as long as their records say
         seconds = (time.perf_counter() - started) / len(self.trainers)

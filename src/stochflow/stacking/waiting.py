@@ -19,6 +19,7 @@ _BLOCK = 2**17  # numbers that are moved at once: their gradient of zeros stays 
 _LATE = torch.tensor(1e9)  # after so many updates Adam corrects no moment
 _ALIKE = 1e-5  # relative variance of nodes that one can stand for: it errs by as much of a move, where √v is below ε
 _PATIENCE = 16  # updates after which all rows are due
+_FEW = 0.25  # of the rows that may stay in use
 _SHARE = 0.5  # of the rows that may be in use: with more, it is as fast to move all
 
 
@@ -27,14 +28,15 @@ class WaitingTable:
 
     Adam moves every row at every update, read or not, and writing a table that is larger than the cache takes longer
     than everything else. Here rows that are read come into use: they stand in a piece of their own, and every update
-    moves them. The others wait. They catch up in one pass, when they are read or when all do in `settle`.
+    moves them. The others wait. They catch up in one pass, when they are read or when all do in `rest`.
 
     Args:
         values: the weights, [rows, width].
         moments: the two of Adam, [rows, width] each.
+        common: rows that are read so often that they should stay in use, [num]; they do if they are few.
     """
 
-    def __init__(self, values: Tensor, moments: Sequence[Tensor]) -> None:
+    def __init__(self, values: Tensor, moments: Sequence[Tensor], common: Array) -> None:
         self._whole = [values, *moments]
         self._nothing = values.new_zeros(_BLOCK)
         self._whole_blocks = self._in_blocks([each.view(-1) for each in self._whole], 0, values.numel())
@@ -49,7 +51,8 @@ class WaitingTable:
         self._places = np.full(len(values), -1)  # theirs in the room; -1 for rows that wait
         self._num_before, self._learning_rates = 0, list[float]()  # of the updates that are waited for
         self._drifts: list[tuple[float, float]] | None = None  # theirs, once known
-        self._num_updates = 0  # since all rows were settled
+        self._residents = common[: len(common) if len(common) <= _FEW * len(values) else 0]
+        self._num_updates = 0  # since all rows were at rest
         self._all_in_use = False
 
     def __len__(self) -> int:
@@ -57,18 +60,20 @@ class WaitingTable:
 
     @property
     def settled(self) -> bool:
-        """True where no update was made since `settle`."""
+        """True where no update was made since `rest`."""
         return self._num_updates == 0
 
     @property
     def due(self) -> bool:
-        """True when it is time to `settle`."""
+        """True when it is time to `rest`."""
         return self._num_updates >= _PATIENCE or self._all_in_use
 
     def use(self, rows: Array) -> Array:
         """Bring rows into use; returns where they stand in `parts`, [...] each."""
         if self._all_in_use:
             return rows
+        if not self._num:
+            self._join(self._residents)
         places = self._places.take(rows)
         waiting = places < 0
         if waiting.any():
@@ -111,16 +116,25 @@ class WaitingTable:
         return [full[:num_full] + last for full, last in zip(self._room_blocks, rest, strict=True)]
 
     def settle(self) -> None:
-        """Let all rows make the moves that they wait for."""
+        """Let all rows make the moves that they wait for, and write them all to where they came from."""
+        self.rest()
+        self._write(0)
+
+    def rest(self) -> None:
+        """Let all rows make the moves that they wait for; but for the residents, none is in use any more."""
         if self._learning_rates:
             self._catch_up(self._whole_blocks)
             self._learning_rates.clear()
-        rows = self._rows[: self._num]
+        num = min(len(self._residents), self._num)
+        self._write(num)
+        self._places[self._rows[num : self._num]] = -1
+        self._num, self._num_updates, self._all_in_use = num, 0, False
+
+    def _write(self, first: int) -> None:
+        """Write rows in use, from one on, to where they came from."""
+        rows = self._rows[first : self._num]
         for whole, part in zip(self._whole_arrays, self._room_arrays, strict=True):
-            whole[rows] = part[: self._num]
-        self._places[rows] = -1
-        self._num = self._num_updates = 0
-        self._all_in_use = False
+            whole[rows] = part[first : self._num]
 
     def _join(self, rows: Array) -> None:
         """Let rows that wait come into use, [num]; the same one may be there several times."""
@@ -133,6 +147,7 @@ class WaitingTable:
             self._places[rows] = -1
             num_updates = self._num_updates
             self.settle()
+            self._places[self._residents], self._num = -1, 0
             self._num_updates, self._all_in_use = num_updates, True
             return
         for whole, part in zip(self._whole_arrays, self._room_arrays, strict=True):
