@@ -5,10 +5,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from stochflow.models.dynamics import transition_codes
 from stochflow.replay import Replay
 from stochflow.trajectory import Trajectories
 
-LENGTH = 3
+LENGTH, NUM_TOKENS = 3, 4
 
 
 def numbered(*numbers: int) -> Trajectories:
@@ -148,31 +149,51 @@ def test_the_saved_state_holds_only_rows_in_use() -> None:
     }
 
 
-def test_draws_made_at_once_are_those_made_one_after_another() -> None:
-    replay = Replay(capacity=50, length=LENGTH)
-    replay.add(numbered(*range(40)))
+def encoded(capacity: int) -> Replay:
+    replay = Replay(capacity=capacity, length=LENGTH)
+    replay.encode(NUM_TOKENS)
+    return replay
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_draws_made_at_once_are_those_made_one_after_another(late: bool) -> None:
+    replay = Replay(capacity=50, length=LENGTH) if late else encoded(50)
+    for first in (0, 20, 34):  # the buffer comes to its end
+        replay.add(numbered(*range(first, first + 30)))
+    if late:
+        replay.encode(NUM_TOKENS)
     together, apart = (torch.Generator().manual_seed(3) for _ in range(2))
-    intentions, outcomes, valid = replay.sample_steps(8, 13, together)
+    codes, valid = replay.sample_codes(8, 13, together)
     assert valid is not None
     for draw in range(8):
         batch = replay.sample(13, apart)
-        assert np.array_equal(intentions[draw], batch.intentions.numpy())
-        assert np.array_equal(outcomes[draw], batch.outcomes.numpy())
+        expected = transition_codes(batch.intentions.numpy(), batch.outcomes.numpy(), NUM_TOKENS)
+        assert np.array_equal(codes[draw], expected)
         assert np.array_equal(valid[draw], batch.valid.numpy())
     # and whatever is drawn next is the same too
     assert torch.equal(together.get_state(), apart.get_state())
 
 
 def test_it_is_known_when_all_steps_are_real() -> None:
-    replay, generator = Replay(capacity=50, length=LENGTH), torch.Generator()
+    replay, generator = encoded(50), torch.Generator()
     replay.add(numbered(0, 2))  # no digit is one
-    assert replay.sample_steps(1, 1, generator)[2] is None
-    restored = Replay(capacity=50, length=LENGTH)
+    assert replay.sample_codes(1, 1, generator)[1] is None
+    restored = encoded(50)
     for number in (1, 0):
         replay.add(numbered(number))
-        assert replay.sample_steps(1, 1, generator)[2] is not None
+        assert replay.sample_codes(1, 1, generator)[1] is not None
     restored.load_state_dict(replay.state_dict())
-    assert restored.sample_steps(1, 1, generator)[2] is not None
+    assert restored.sample_codes(1, 1, generator)[1] is not None
+    same = (torch.Generator().manual_seed(1) for _ in range(2))
+    first, second = (each.sample_codes(2, 9, seeded)[0] for each, seeded in zip((replay, restored), same, strict=True))
+    assert np.array_equal(first, second)
+
+
+def test_codes_that_nobody_asked_for_are_not_there() -> None:
+    replay = Replay(capacity=4, length=LENGTH)
+    replay.add(numbered(1))
+    with pytest.raises(ValueError, match="call encode"):
+        replay.sample_codes(1, 1, torch.Generator())
 
 
 def test_the_newest_are_the_last_that_were_added() -> None:

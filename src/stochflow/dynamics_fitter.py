@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from stochflow.config import DynamicsConfig
 from stochflow.descent import Descent, Record, State, finite_numbers
-from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy, transition_counts
+from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy, transition_codes, transition_counts
 from stochflow.models.table_fit import TableDescent
 from stochflow.objectives.base import Learner
 from stochflow.trajectory import Trajectories
@@ -31,6 +31,8 @@ class DynamicsFitter:
         if isinstance(model, DynamicsModel) and not idle:
             parameters = list(model.parameters())
             self._descent = TableDescent([model], config.clip) if model.tabular else Descent(parameters, config.clip)
+            if model.tabular and config.off_policy:
+                learner.replay.encode(learner.network.num_tokens)
 
     def fit(self, fresh: Trajectories, progress: float) -> Record:
         """One update on the fresh batch, or `rounds` on draws from the replay buffer."""
@@ -56,16 +58,15 @@ class DynamicsFitter:
         config, learner = self._config, self._learner
         num_tokens = learner.network.num_tokens
         if not config.off_policy:
-            intentions, outcomes, valid = (
-                column.numpy()[None] for column in (fresh.intentions, fresh.outcomes, fresh.valid)
-            )
-            yield transition_counts(intentions, outcomes, valid, num_tokens)
+            intentions, outcomes, valid = (each.numpy() for each in (fresh.intentions, fresh.outcomes, fresh.valid))
+            codes = transition_codes(intentions, outcomes, num_tokens)
+            yield transition_counts(codes[None], valid[None], num_tokens)
             return
         entries = learner.network.length * max(num_tokens**2, config.sample_size)
         block = max(1, _MAX_COUNTS // entries)
         for done in range(0, config.rounds, block):
             rounds = min(block, config.rounds - done)
-            drawn = learner.replay.sample_steps(rounds, config.sample_size, learner.generators["replay"])
+            drawn = learner.replay.sample_codes(rounds, config.sample_size, learner.generators["replay"])
             yield transition_counts(*drawn, num_tokens)
 
     def _update(self, batch: Trajectories, descent: Descent, learning_rate: float) -> float:

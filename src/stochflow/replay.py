@@ -5,9 +5,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stochflow.models.dynamics import Codes, code_kind, transition_codes
 from stochflow.trajectory import Trajectories
 
-Bytes = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
 MAX_TOKENS = 2**8  # a token is kept as one byte
@@ -24,11 +24,24 @@ class Replay:
         self._scores = torch.zeros(capacity, dtype=torch.float64)
         # the same as numpy sees them, whose copies of a few rows cost a fraction of torch's
         self._arrays = [each.numpy() for each in (self._intentions, self._outcomes, self._valid, self._scores)]
+        self._codes: Codes | None = None
+        self._num_tokens = 0
         self._all_valid = True  # nothing else was ever added
         self.num_added = 0
 
     def __len__(self) -> int:
         return min(self.num_added, self.capacity)
+
+    def encode(self, num_tokens: int) -> None:
+        """Keep the `transition_codes` of all steps too: `sample_codes` draws each step many times."""
+        kind = code_kind(self._outcomes.shape[1] * num_tokens**2)
+        self._codes, self._num_tokens = np.zeros(self._outcomes.shape, kind), num_tokens
+        self._encode_all()
+
+    def _encode_all(self) -> None:
+        if self._codes is not None:
+            intentions, outcomes = (each[: len(self)] for each in self._arrays[:2])
+            self._codes[: len(self)] = transition_codes(intentions, outcomes, self._num_tokens)
 
     def add(self, batch: Trajectories) -> None:
         """Append a batch; of one larger than the capacity the last rows stay."""
@@ -37,7 +50,11 @@ class Replay:
         first = (self.num_added + skipped) % self.capacity
         before_end = min(keep, self.capacity - first)
         columns = [each.numpy() for each in (batch.intentions, batch.outcomes, batch.valid, batch.scores)]
-        for table, rows in zip(self._arrays, columns, strict=True):
+        tables = self._arrays
+        if self._codes is not None:
+            tables = [*tables, self._codes]
+            columns.append(transition_codes(columns[0], columns[1], self._num_tokens))
+        for table, rows in zip(tables, columns, strict=True):
             table[first : first + before_end] = rows[skipped : skipped + before_end]
             if before_end < keep:
                 table[: keep - before_end] = rows[skipped + before_end :]
@@ -61,18 +78,15 @@ class Replay:
             log_behaviour=torch.zeros(outcomes.shape),
         )
 
-    def sample_steps(self, draws: int, num: int, generator: torch.Generator) -> tuple[Bytes, Bytes, Bools | None]:
-        """Intentions, outcomes as bytes, and which steps are real, of so many draws in turn; [draws, num, time] each.
+    def sample_codes(self, draws: int, num: int, generator: torch.Generator) -> tuple[Codes, Bools | None]:
+        """What `encode` keeps of the steps, and which are real, of so many draws in turn; [draws, num, time] each.
 
         The same trajectories as from as many calls of `sample`; None where all steps are real.
         """
+        if self._codes is None:
+            raise ValueError("no transition codes are kept; call encode before sampling them")
         rows = self._draw((draws, num), generator).numpy()
-        intentions, outcomes, valid, _ = self._arrays
-        return (
-            intentions.take(rows, axis=0),
-            outcomes.take(rows, axis=0),
-            None if self._all_valid else valid.take(rows, axis=0),
-        )
+        return self._codes.take(rows, axis=0), None if self._all_valid else self._arrays[2].take(rows, axis=0)
 
     def _draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         if not len(self):
@@ -98,3 +112,4 @@ class Replay:
         self._valid[:used] = state["valid"]
         self._scores[:used] = state["scores"]
         self._all_valid = bool(self._valid[:used].all())
+        self._encode_all()

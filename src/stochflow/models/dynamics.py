@@ -15,6 +15,7 @@ from stochflow.models.conditioning import per_row
 
 DependsOn = Literal["intention", "position", "state"]
 Tokens = npt.NDArray[np.int64] | npt.NDArray[np.uint8]
+Codes = npt.NDArray[np.integer]
 _STATE_WIDTH = 64
 
 
@@ -147,24 +148,32 @@ def dynamics_cross_entropy(log_matrices: Tensor, intentions: Tensor, outcomes: T
     return -(picked * valid).sum() / valid.sum().clamp_min(1)
 
 
-def transition_counts(
-    intentions: Tokens, outcomes: Tokens, valid: npt.NDArray[np.bool_] | None, num_tokens: int
-) -> npt.NDArray[np.int64]:
-    """How often each outcome followed each intention at each position; [draws, num, L] each → [draws, L, K, K].
+def code_kind(num_codes: int) -> type[np.integer]:
+    """The smallest whole numbers that so many codes fit into: they are counted as fast as they are read."""
+    return np.uint16 if num_codes <= 2**16 else np.uint32 if num_codes <= 2**32 else np.int64
+
+
+def transition_codes(intentions: Tokens, outcomes: Tokens, num_tokens: int) -> Codes:
+    """One number per step, (t·K + a)·K + b; [..., L] each → [..., L]."""
+    length = outcomes.shape[-1]
+    num_codes = length * num_tokens**2
+    codes = np.arange(0, num_codes, num_tokens**2) + intentions * np.int64(num_tokens) + outcomes
+    return codes.astype(code_kind(num_codes))
+
+
+def transition_counts(codes: Codes, valid: npt.NDArray[np.bool_] | None, num_tokens: int) -> npt.NDArray[np.int64]:
+    """How often each outcome followed each intention at each position, [draws, num, L] → [draws, L, K, K].
 
     Args:
-        valid: True where a step counts; None where that is everywhere.
+        codes: those of `transition_codes`.
+        valid: True where a step counts, [draws, num, L]; None where that is everywhere.
     """
-    draws, _, length = outcomes.shape
-    # a pair fits into a byte for small alphabets
-    kind = np.uint8 if num_tokens**2 <= 2**8 else np.int64
-    pairs = np.multiply(intentions, num_tokens, dtype=kind, casting="unsafe")
-    np.add(pairs, outcomes, out=pairs, casting="unsafe")
-    num_codes = draws * length * num_tokens**2
-    tables = np.arange(0, num_codes, num_tokens**2).reshape(draws, 1, length)
-    codes = pairs + tables.astype(np.uint16 if num_codes <= 2**16 else np.int64)
-    real = codes.reshape(-1) if valid is None else codes[valid]
-    counts = np.bincount(real, minlength=num_codes)
+    draws, _, length = codes.shape
+    num_codes = length * num_tokens**2
+    tables = np.arange(0, draws * num_codes, num_codes)[:, None, None].astype(code_kind(draws * num_codes))
+    shifted = codes + tables
+    real = shifted.reshape(-1) if valid is None else shifted[valid]
+    counts = np.bincount(real, minlength=draws * num_codes)
     return counts.reshape(draws, length, num_tokens, num_tokens)
 
 

@@ -148,13 +148,9 @@ def entropy_pulls(entropies: Array, config: ObjectiveConfig, progress: float) ->
     runs, size, length = entropies.shape
     gammas = np.array(config.gammas, entropies.dtype)[:, None]
     rest = 1.0 - gammas
-    order = entropies.argsort(axis=1, kind="stable")
+    ascending = np.sort(entropies, axis=1)
     shares = [_neighbours(size, quantile) for quantile in (config.quantile, 1.0 - config.quantile)]
-    # the entropies between which each quantile lies, [runs, time] each
-    ends = [
-        [np.take_along_axis(entropies, order[:, place : place + 1], 1)[:, 0] for place in pair] for pair, _ in shares
-    ]
-    high, low = ((1.0 - share) * below + share * above for (below, above), (_, share) in zip(ends, shares, strict=True))
+    high, low = ((1.0 - share) * ascending[:, below] + share * ascending[:, above] for (below, above), share in shares)
     high, low = high[:, None], low[:, None]  # [runs, 1, time]; what depends on γ is [runs, num_gammas, time]
     mixture = gammas * high + rest * low
     positive = mixture > _LEAST_MIXTURE
@@ -182,6 +178,7 @@ def entropy_pulls(entropies: Array, config: ObjectiveConfig, progress: float) ->
     safe_high = np.where(positive, high, 1.0)
     in_high = np.add.reduce(in_log_ratio * (1.0 / safe_high - gammas / mixture), axis=1)
     in_low = np.add.reduce(in_log_ratio * (-rest / mixture), axis=1)
+    order = entropies.argsort(axis=1, kind="stable")
     every_run, every_depth = np.arange(runs)[:, None], np.arange(length)
     for (pair, share), gradient in zip(shares, (in_high, in_low), strict=True):
         for place, part in zip(pair, (1.0 - share, share), strict=True):
