@@ -144,35 +144,31 @@ class TrajectoryKL(Objective):
         """
         joint = written.log_policy + written.log_likelihood(log_matrices, batch.outcomes.numpy())
         log_marginals = log_sum(joint)
-        residual = log_reward - np.add.reduce(log_marginals, axis=-1)
-        weights = np.full_like(residual, num_runs / len(residual))
-        runs = np.split(np.arange(len(residual)), num_runs)
+        residual = (log_reward - np.add.reduce(log_marginals, axis=-1)).reshape(num_runs, -1)
+        size = residual.shape[1]
+        weights = np.full_like(residual, 1.0 / size)
         if self.reads_behaviour:
             log_weights = written.log_forward(batch.intentions.numpy()) - batch.log_behaviour.numpy()
             log_weights = log_weights.sum(axis=-1).astype(residual.dtype)
-            weights = log_softmax(log_weights.reshape(num_runs, -1))[1].reshape(-1)
-        pull, losses = np.empty_like(residual), np.empty(num_runs, residual.dtype)
-        for number, run in enumerate(runs):
-            centred = residual[run] - weights[run] @ residual[run]
-            pull[run] = weights[run] * centred * (len(run) / max(len(run) - 1, 1))
-            losses[number] = float(pull[run] @ centred) / 2.0
-        written.pull_forward(
-            np.repeat(-pull[:, None], log_marginals.shape[1], axis=1), np.exp(joint - log_marginals[..., None])
-        )
+            weights = log_softmax(log_weights.reshape(residual.shape))[1]
+        centred = residual - np.add.reduce(weights * residual, axis=1, keepdims=True)
+        pull = weights * centred * np.asarray(size / max(size - 1, 1), residual.dtype)
+        losses = np.add.reduce(pull * centred, axis=1) / 2.0
+        choice = np.exp(joint - log_marginals[..., None])
+        written.pull_forward(np.repeat(-pull.reshape(-1, 1), log_marginals.shape[1], axis=1), choice)
         entropies = written.entropies()
         entropy = entropy_pulls(
             entropies.reshape(num_runs, -1, entropies.shape[1]), self.learner.config.objective, progress
         )
         if entropy.pull is not None:
             written.pull_entropies(entropy.pull.reshape(entropies.shape), entropies)
-        apart = residual.reshape(num_runs, -1)
         return {
             "loss": losses + entropy.penalty,
             "kl_loss": losses,
             "log_entropy_ratio": entropy.log_ratio,
             "dynamics_loss": entropy.dynamics,
-            "reward_adjusted_diff_mean": apart.mean(axis=1),
-            "reward_adjusted_diff_std": apart.std(axis=1),
+            "reward_adjusted_diff_mean": residual.mean(axis=1),
+            "reward_adjusted_diff_std": residual.std(axis=1),
         }
 
     def note(self, terms: Terms) -> None:

@@ -43,8 +43,10 @@ def _log_softmax_by_column(logits: Array) -> tuple[Array, Array]:
 
 def log_sum(values: Array) -> Array:
     """log Σ exp over the last dimension; [..., n] → [...]."""
-    peak = np.maximum.reduce(values, axis=-1)
-    total: Array = peak + np.log(np.add.reduce(np.exp(values - peak[..., None]), axis=-1))
+    columns = values.transpose(values.ndim - 1, *range(values.ndim - 1)).copy()  # see `_log_softmax_by_column`
+    peak = np.maximum.reduce(columns, axis=0)
+    columns -= peak
+    total: Array = peak + np.log(np.add.reduce(np.exp(columns, out=columns), axis=0))
     return total
 
 
