@@ -81,15 +81,15 @@ def test_the_gradient_in_closed_form_is_that_of_automatic_differentiation(
     loss.backward()
     counts = torch.from_numpy(counts_of(steps)[0]).double()
     assert model.position is not None
-    logits = (model.intention + model.position).detach().numpy()
-    shares = (counts / valid.sum()).numpy()
-    mask = np.ones((NUM_TOKENS, NUM_TOKENS), np.bool_) if possible is None else possible.numpy()
-    totals = (shares * mask).sum(axis=-1, keepdims=True)
+    logits = np.moveaxis((model.intention + model.position).detach().numpy(), -1, 0)
+    shares = np.moveaxis((counts / valid.sum()).numpy(), -1, 0)
+    mask = np.ones((NUM_TOKENS, 1, NUM_TOKENS), np.bool_) if possible is None else possible.numpy().T[:, None]
+    totals = (shares * mask).sum(axis=0)
     found, known = np.empty_like(logits), mask if masked else None
     counted_gradient(logits, shares * mask, totals, known, found)
     log_probs = table_log_probs(logits, known)
     assert -float((shares * log_probs).sum()) == pytest.approx(loss.item(), rel=1e-12)
-    gradient = torch.from_numpy(found)
+    gradient = torch.from_numpy(np.moveaxis(found, 0, -1))
     torch.testing.assert_close(gradient, model.position.grad, atol=1e-14, rtol=0)
     torch.testing.assert_close(gradient.sum(dim=0), model.intention.grad, atol=1e-14, rtol=0)
 

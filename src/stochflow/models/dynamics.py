@@ -185,24 +185,25 @@ def counted_gradient(
     It is P̂ minus the frequency of what came, by how often it was.
 
     Args:
-        logits: of P̂(b|a) per position, [..., L, K, K].
-        explained: share of each possible transition among the observed steps of a model, [..., L, K, K].
-        totals: their sums over the outcomes, [..., L, K, 1].
-        possible: False where an outcome is known never to come, [K, K].
-        into: [..., L, K, K].
+        logits: of P̂(b|a), outcomes b first, [K, ..., K].
+        explained: share of each possible transition among the observed steps of a model, [K, ..., K].
+        totals: their sums over the outcomes, [..., K].
+        possible: False where an outcome is known never to come, broadcastable to the logits.
+        into: [K, ..., K].
     """
     if possible is not None:
         logits = np.where(possible, logits, -np.inf)
     # reductions of the ufuncs themselves: the tables are so small that every layer of a call counts
-    weights = np.exp(logits - np.maximum.reduce(logits, axis=-1, keepdims=True))
-    np.multiply(weights, totals / np.add.reduce(weights, axis=-1, keepdims=True), out=into)
+    weights = logits - np.maximum.reduce(logits, axis=0)
+    np.exp(weights, out=weights)
+    np.multiply(weights, totals / np.add.reduce(weights, axis=0), out=into)
     np.subtract(into, explained, out=into)
 
 
 def table_log_probs(logits: np.ndarray, possible: np.ndarray | None) -> np.ndarray:
-    """log P̂(b|a), as `masked_log_softmax`; [..., K, K] each."""
+    """log P̂(b|a), as `masked_log_softmax`; outcomes b first, [K, ..., K] each."""
     if possible is not None:
         logits = np.where(possible, logits, -np.inf)
-    centred = logits - np.maximum.reduce(logits, axis=-1, keepdims=True)
-    log_probs: np.ndarray = centred - np.log(np.add.reduce(np.exp(centred), axis=-1, keepdims=True))
+    centred = logits - np.maximum.reduce(logits, axis=0)
+    log_probs: np.ndarray = centred - np.log(np.add.reduce(np.exp(centred), axis=0))
     return log_probs if possible is None else np.where(possible, log_probs, math.log(TINY_PROBABILITY))

@@ -8,7 +8,6 @@ from torch import Tensor
 
 from stochflow.descent import Record
 from stochflow.dynamics_fitter import dynamics_learning_rate
-from stochflow.logmath import masked_log_softmax
 from stochflow.models.dynamics import DynamicsModel
 from stochflow.models.table_fit import TableDescent
 from stochflow.trainer import Trainer
@@ -22,13 +21,10 @@ class StackedDynamics:
         self._trainers = trainers
         self._singles = [tables for trainer in trainers if (tables := trainer.dynamics_fitter.tables) is not None]
         self._tables: TableDescent | None = None
-        self._models: list[DynamicsModel] = []  # those that are fitted together
         self._log_tables: Tensor | None = None  # where no state enters, the same until P̂ is fitted again
         if self._singles:
-            self._models = [
-                model for trainer in trainers if isinstance(model := trainer.learner.dynamics, DynamicsModel)
-            ]
-            self._tables = TableDescent(self._models, trainers[0].learner.config.dynamics.clip)
+            models = [model for trainer in trainers if isinstance(model := trainer.learner.dynamics, DynamicsModel)]
+            self._tables = TableDescent(models, trainers[0].learner.config.dynamics.clip)
             for run, single in enumerate(self._singles):
                 self._tables.load_state_dict(single.state_dict(), run)
 
@@ -47,8 +43,9 @@ class StackedDynamics:
         """log P̂(b|s_t,a), without gradient; [runs, batch, time] → [runs, batch or 1, time, K, K]."""
         if self._log_tables is not None:
             return self._log_tables
-        if self._models:
-            self._log_tables = log_tables(self._models, outcomes.shape[2]).unsqueeze(1)
+        if self._tables is not None:
+            found = torch.from_numpy(self._tables.log_probs()).unsqueeze(1)
+            self._log_tables = found.expand(-1, -1, outcomes.shape[2], -1, -1)
             return self._log_tables
         learners = [trainer.learner for trainer in self._trainers]
         found = torch.stack([learner.log_dynamics(rows) for learner, rows in zip(learners, outcomes, strict=True)])
@@ -61,12 +58,3 @@ class StackedDynamics:
         if self._tables is not None:
             for run, single in enumerate(self._singles):
                 single.load_state_dict(self._tables.state_dict(run))
-
-
-@torch.no_grad()
-def log_tables(models: Sequence[DynamicsModel], time: int) -> Tensor:
-    """log P̂(b|t,a) of models that are nothing but tables, as `DynamicsModel.log_matrices`; [runs, time, K, K]."""
-    logits = torch.stack([model.intention for model in models]).unsqueeze(1)
-    positions = [model.position[:time] for model in models if model.position is not None]
-    logits = logits + torch.stack(positions) if positions else logits.expand(-1, time, -1, -1)
-    return masked_log_softmax(logits, models[0].possible)
