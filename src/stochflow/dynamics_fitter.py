@@ -7,7 +7,13 @@ import numpy.typing as npt
 
 from stochflow.config import DynamicsConfig
 from stochflow.descent import Descent, Record, State, finite_numbers
-from stochflow.models.dynamics import DynamicsModel, dynamics_cross_entropy, transition_codes, transition_counts
+from stochflow.models.dynamics import (
+    Codes,
+    DynamicsModel,
+    dynamics_cross_entropy,
+    transition_codes,
+    transition_counts,
+)
 from stochflow.models.table_fit import TableDescent
 from stochflow.objectives.base import Learner
 from stochflow.trajectory import Trajectories
@@ -41,7 +47,8 @@ class DynamicsFitter:
         learning_rate = dynamics_learning_rate(self._config, progress)
         losses: list[float] = []
         if isinstance(self._descent, TableDescent):
-            for counts in self.counts(fresh):
+            for drawn in self.codes(fresh):
+                counts = transition_counts(*drawn, self._learner.network.num_tokens)
                 losses += self._descent.fit(counts[:, None], learning_rate).flatten().tolist()
         else:
             losses = [self._update(batch, self._descent, learning_rate) for batch in self._batches(fresh)]
@@ -53,21 +60,19 @@ class DynamicsFitter:
         """The optimiser of P̂ where it is nothing but tables that are learned."""
         return self._descent if isinstance(self._descent, TableDescent) else None
 
-    def counts(self, fresh: Trajectories) -> Iterator[npt.NDArray[np.int64]]:
-        """Transition counts of the rounds of a step, as many at once as memory allows, [rounds, L, K, K]."""
+    def codes(self, fresh: Trajectories) -> Iterator[tuple[Codes, npt.NDArray[np.bool_] | None]]:
+        """What `transition_counts` is to count in the rounds of a step, as many at once as memory allows."""
         config, learner = self._config, self._learner
         num_tokens = learner.network.num_tokens
         if not config.off_policy:
             intentions, outcomes, valid = (each.numpy() for each in (fresh.intentions, fresh.outcomes, fresh.valid))
-            codes = transition_codes(intentions, outcomes, num_tokens)
-            yield transition_counts(codes[None], valid[None], num_tokens)
+            yield transition_codes(intentions, outcomes, num_tokens)[None], valid[None]
             return
         entries = learner.network.length * max(num_tokens**2, config.sample_size)
         block = max(1, _MAX_COUNTS // entries)
         for done in range(0, config.rounds, block):
             rounds = min(block, config.rounds - done)
-            drawn = learner.replay.sample_codes(rounds, config.sample_size, learner.generators["replay"])
-            yield transition_counts(*drawn, num_tokens)
+            yield learner.replay.sample_codes(rounds, config.sample_size, learner.generators["replay"])
 
     def _update(self, batch: Trajectories, descent: Descent, learning_rate: float) -> float:
         """One update by automatic differentiation; the loss before it."""

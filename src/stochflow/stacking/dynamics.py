@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from stochflow.descent import Record
 from stochflow.dynamics_fitter import dynamics_learning_rate
-from stochflow.models.dynamics import DynamicsModel
+from stochflow.models.dynamics import Codes, DynamicsModel, transition_counts
 from stochflow.models.table_fit import TableDescent
 from stochflow.trainer import Trainer
 from stochflow.trajectory import Trajectories
@@ -35,9 +36,18 @@ class StackedDynamics:
         if self._tables is None:
             return [trainer.fit_dynamics(batch, progress) for trainer, batch in pairs]
         learning_rate = dynamics_learning_rate(self._trainers[0].learner.config.dynamics, progress)
-        blocks = zip(*(trainer.dynamics_fitter.counts(batch) for trainer, batch in pairs), strict=True)
-        losses = np.concatenate([self._tables.fit(np.stack(block, axis=1), learning_rate) for block in blocks])
+        blocks = zip(*(trainer.dynamics_fitter.codes(batch) for trainer, batch in pairs), strict=True)
+        losses = np.concatenate([self._tables.fit(self._counts(block), learning_rate) for block in blocks])
         return [{"forward_dynamics_loss": loss} for loss in losses.mean(axis=0).tolist()]
+
+    def _counts(self, drawn: Sequence[tuple[Codes, npt.NDArray[np.bool_] | None]]) -> npt.NDArray[np.int64]:
+        """`transition_counts` of what every run has drawn, [rounds, runs, L, K, K]."""
+        codes, masks = zip(*drawn, strict=True)
+        valid = None
+        if any(mask is not None for mask in masks):
+            valid = np.concatenate([np.ones(codes[0].shape, np.bool_) if mask is None else mask for mask in masks])
+        counts = transition_counts(np.concatenate(codes), valid, self._trainers[0].learner.network.num_tokens)
+        return counts.reshape(len(drawn), -1, *counts.shape[1:]).swapaxes(0, 1)
 
     def log_matrices(self, outcomes: Tensor) -> Tensor:
         """log P̂(b|s_t,a), without gradient; [runs, batch, time] → [runs, batch or 1, time, K, K]."""

@@ -26,7 +26,7 @@ from stochflow.objectives.divergence import TrajectoryKL
 from stochflow.objectives.written import Array, Pulls, WrittenPaths
 from stochflow.stacking.recorder import StackedRecorder, StackedSpace, StackedWalker
 from stochflow.stacking.rollout import StackedSampler
-from stochflow.stacking.together import Together, flattened, stacked
+from stochflow.stacking.together import Together, flattened
 from stochflow.trajectory import Trajectories
 
 StackedTerms = Mapping[str, Tensor | Array]  # [runs] each
@@ -38,8 +38,10 @@ class StackedObjective(Protocol):
     def sampler(self, batch_size: int) -> tuple[StackedSampler, torch.dtype]:
         """Where training trajectories come from, and the precision of its policy."""
 
-    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[StackedTerms]:
+    def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[StackedTerms]:
         """Terms [runs], one dictionary per parameter update; each is computed after the update before it.
+
+        Every field of the fresh batches is [runs, batch, ...].
 
         A loss that autograd knows nothing of has given the weights its gradient already.
         """
@@ -119,7 +121,7 @@ class StackedBalance(_OnPaths):
         self._realised = self._config.path == "realised"
         super().__init__(together, leaves=not self._realised and self._config.backward == "learned")
 
-    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[StackedTerms]:
+    def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[StackedTerms]:
         for paths, rows in self.together.replayed(fresh, step):
             terms = self._written(paths, rows)
             yield self._judged(paths, rows) if terms is None else terms
@@ -178,12 +180,11 @@ class StackedTrajectoryKL(_OnPaths):
         super().__init__(together, leaves=False)
         self._objectives = objectives
 
-    def updates(self, fresh: Sequence[Trajectories], step: int, progress: float) -> Iterator[StackedTerms]:
-        batch = stacked(fresh)
-        paths = self.together.paths(batch, step)
-        terms = self._written(batch, paths, progress)
+    def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[StackedTerms]:
+        paths = self.together.paths(fresh, step)
+        terms = self._written(fresh, paths, progress)
         if terms is None:
-            terms = self._judged(batch, paths, progress)
+            terms = self._judged(fresh, paths, progress)
         for run, each in enumerate(self._objectives):
             each.note({"reward_adjusted_diff_mean": terms["reward_adjusted_diff_mean"][run]})
         yield terms

@@ -27,48 +27,42 @@ class Together:
     network: StackedNetwork
     dynamics: StackedDynamics
 
-    def replayed(self, fresh: Sequence[Trajectories], step: int) -> Iterator[tuple[Paths, Numbers | None]]:
+    def replayed(self, fresh: Trajectories, step: int) -> Iterator[tuple[Paths, Numbers | None]]:
         """The fresh batches, then remembered ones, as in `Learner.replayed`; see `paths`.
 
         With the remembered ones the rows of their k-mers, see `StackedNetwork.rows`: they are found for many at once.
         """
-        yield self.paths(stacked(fresh), step), None
-        size, left = len(fresh[0]), self.learners[0].config.optimiser.updates - 1
+        yield self.paths(fresh, step), None
+        size, left = fresh.scores.shape[1], self.learners[0].config.optimiser.updates - 1
         while left:
             num = min(left, _DRAWN_AT_ONCE)
             left -= num
             # rows are drawn one after the other, so one draw of many batches is many draws of one
             drawn = [learner.replay.sample(num * size, learner.generators["replay"]) for learner in self.learners]
-            paths = self.paths(stacked(drawn, num), step)
+            paths = self.paths(side_by_side(drawn, num), step)
             rows = self.network.rows(paths.outcomes)
             for *columns, each in zip(*(column.unbind() for column in paths), rows, strict=True):
                 yield Paths(*columns), each
 
     def paths(self, batch: Trajectories, step: int) -> Paths:
         """What the batches of all runs say by themselves, [..., runs, batch, ...]."""
-        shape = batch.scores.shape
-        flat = flattened(batch)
-        paths = observed_paths(self.learners[0], flat, step)  # rewards and masks are the same for all runs
-        return Paths(*(column.unflatten(0, shape) for column in paths))
+        # rewards and masks are the same for all runs
+        paths = observed_paths(self.learners[0], flattened(batch), step)
+        return Paths(*(column.view(*batch.scores.shape, *column.shape[1:]) for column in paths))
 
     def flat_matrices(self, outcomes: Tensor) -> Array:
         """log P̂(b|s_t,a) of one run after the other; [runs, batch, t] → [runs·batch or runs, t, K, K]."""
         return self.dynamics.log_matrices(outcomes).flatten(0, 1).numpy()
 
 
-def stacked(batches: Sequence[Trajectories], num_parts: int | None = None) -> Trajectories:
-    """Batches of equal size as one with the runs in front of every field.
-
-    Args:
-        num_parts: to cut every batch into so many of equal size, which then stand in front of the runs.
-    """
+def side_by_side(batches: Sequence[Trajectories], num: int) -> Trajectories:
+    """The batches of runs, each cut into so many, with every field [num, runs, batch, ...]."""
     # in numpy, whose copies of a few numbers cost a fraction of torch's
-    columns, shape = {}, () if num_parts is None else (num_parts,)
+    columns = {}
     for name in _COLUMNS:
         arrays = [getattr(batch, name).numpy() for batch in batches]
-        apart = [array.reshape(*shape, -1, *array.shape[1:]) for array in arrays]
-        columns[name] = torch.from_numpy(np.stack(apart, axis=len(shape)))
-    return Trajectories(**columns, recorder=None)
+        columns[name] = np.stack([array.reshape(num, -1, *array.shape[1:]) for array in arrays], axis=1)
+    return Trajectories(**{name: torch.from_numpy(column) for name, column in columns.items()}, recorder=None)
 
 
 def flattened(batch: Trajectories) -> Trajectories:

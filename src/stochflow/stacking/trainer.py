@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from stochflow.descent import FAR, LARGE, Record, finite_numbers, learning_rate_factor
@@ -68,13 +69,13 @@ class StackedTrainer:
         first = self.trainers[0]
         config = first.learner.config.optimiser
         before = first.progress
-        fresh = self._collect()
+        fresh, together = self._collect()
         progress = first.progress_within(before, len(fresh[0]))
         records = self._dynamics.fit(fresh, progress)
         learning_rate = config.learning_rate * learning_rate_factor(progress, config.warmup)
         names: list[str] = []
         updates: list[Array] = []
-        for terms in self._objective.updates(fresh, first.step, progress):
+        for terms in self._objective.updates(together, first.step, progress):
             names = list(terms)
             updates.append(self._checked(terms))
             loss = terms["loss"]
@@ -98,7 +99,8 @@ class StackedTrainer:
         self._descent.settle()
         self._dynamics.settle()
 
-    def _collect(self) -> list[Trajectories]:
+    def _collect(self) -> tuple[list[Trajectories], Trajectories]:
+        """The fresh batch of every run, and all of them with the runs in front of every field."""
         first = self.trainers[0]
         size, learner = first.batch_size, first.learner
         sampler, dtype = self._objective.sampler(size)
@@ -108,7 +110,9 @@ class StackedTrainer:
         judge = first.objective.reads_behaviour
         walks = stacked_rollout(sampler, first.channel, draws, first.exploration, judge)
         columns = zip(*(column.unbind() for column in vars(walks).values()), strict=True)
-        return [trainer.keep(Walk(*each)) for trainer, each in zip(self.trainers, columns, strict=True)]
+        kept = [trainer.keep(Walk(*each)) for trainer, each in zip(self.trainers, columns, strict=True)]
+        scores = torch.from_numpy(np.stack([batch.scores.numpy() for batch in kept]))
+        return kept, Trajectories(**vars(walks), scores=scores)
 
     def _descend(self, learning_rate: float) -> None:
         """Move all weights against the gradients of one batch."""
