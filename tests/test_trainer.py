@@ -244,7 +244,7 @@ def test_an_oracle_that_fails_is_reported_and_nothing_is_lost(
         return scores if next(calls, None) is not None else ANSWERS[answer](scores)
 
     trained = build()
-    monkeypatch.setattr(trained.trainer, "_oracle", failing.__get__(trained.task))
+    monkeypatch.setattr(trained.trainer, "oracle", failing.__get__(trained.task))
     with pytest.raises(OracleError, match=r"the oracle (returned|must return) .*(score|repair)"):
         run_until_it_fails(trained, tmp_path / "run")
     trainer = trained.trainer

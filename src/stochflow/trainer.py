@@ -207,7 +207,7 @@ class Trainer(Loop):
     ) -> None:
         super().__init__(learner.config, learner.reward, [*learner.network.parameters(), *objective.own.parameters()])
         self.learner, self.objective = learner, objective
-        self.channel, self._oracle, self._free = channel, oracle, free
+        self.channel, self.oracle, self._free = channel, oracle, free
         self.dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics, idle=not objective.reads_dynamics)
 
     @property
@@ -238,17 +238,24 @@ class Trainer(Loop):
 
     def keep(self, walk: Walk, recorder: Recorder | None = None) -> Trajectories:
         """Pay for what a walk brought, as far as the budget goes, and remember it."""
-        learner, size = self.learner, len(walk.outcomes)
+        size, before = len(walk.outcomes), self.calls
         walk, num_free = self._affordable(walk)
-        before = self.calls
-        scores = learner.memory.pay(walk.outcomes, self._oracle)
+        scores = self.learner.memory.pay(walk.outcomes, self.oracle)
         self._num_free += num_free
-        self.idle_steps = self.idle_steps + 1 if self.calls == before else 0
         # what was left out because the budget ended stays in the recorder, so it does not fit any more
-        kept = recorder if len(scores) == size else None
-        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour, kept)
-        learner.replay.add(batch)
+        return self.remember(walk, scores, before, recorder if len(scores) == size else None)
+
+    def remember(self, walk: Walk, scores: Tensor, before: int, recorder: Recorder | None = None) -> Trajectories:
+        """Remember a walk that was paid for, [batch]; so many calls there were before it."""
+        self.idle_steps = self.idle_steps + 1 if self.calls == before else 0
+        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour, recorder)
+        self.learner.replay.add(batch)
         return batch
+
+    @property
+    def pays_for_all(self) -> bool:
+        """True where every new design of a walk is paid for, whatever it costs."""
+        return self.learner.config.budget.oracle_calls is None and self._free is None
 
     def begin(self) -> None:
         """Called once before the first step of a session."""
@@ -259,9 +266,9 @@ class Trainer(Loop):
 
     def _affordable(self, walk: Walk) -> tuple[Walk, int]:
         """The first episodes of a walk that the budget can pay for, and how many answers about them cost nothing."""
-        budget = self.learner.config.budget.oracle_calls
-        if budget is None and self._free is None:
+        if self.pays_for_all:
             return walk, 0
+        budget = self.learner.config.budget.oracle_calls
         asked = self.learner.memory.asks(walk.outcomes)
         free = torch.zeros_like(asked)
         if self._free is not None:

@@ -208,6 +208,19 @@ class PrefixBody(nn.Module):
                 columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self._first_rows[row][position])
         return columns
 
+    def indices_of(self, codes: Numbers, position: int, firsts: Numbers) -> list[Numbers]:
+        """The same where the last letters, as many as the longest k-mer has, are known as a number; any shape each.
+
+        Args:
+            firsts: added to all rows, broadcastable.
+        """
+        return [
+            kmer_buckets(codes % self.num_tokens**k, self.num_tokens**k, MAX_BUCKETS)
+            + (firsts + self._first_rows[row][position])
+            for row, k in enumerate(self.kmers)
+            if k <= position + 1
+        ]
+
     def features(self, sums: Tensor) -> Tensor:
         """Layers behind the first one; [..., width] → [..., width]."""
         if self.norm is None:

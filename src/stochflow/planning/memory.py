@@ -1,6 +1,6 @@
 """Scores that were paid for: each once, or again and again where the oracle is noisy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -117,10 +117,15 @@ class ScoreMemory:
             unseen = torch.from_numpy(sequences.numpy().take(rows, axis=0))
             answers = _answers(oracle, unseen)
             table[codes[rows]] = answers.numpy()
-            self._waiting.append((unseen, answers))
-            self._num_waiting += len(rows)
+            self._remember(unseen, answers)
             scores = table[codes]
         return torch.from_numpy(scores)
+
+    def _remember(self, unseen: Tensor, answers: Tensor) -> None:
+        """Let new sequences, [num, L], wait for the trie; the table has their scores, [num]."""
+        if len(unseen):
+            self._waiting.append((unseen, answers))
+            self._num_waiting += len(unseen)
 
     def _store(self, sequences: Tensor, scores: Tensor) -> None:
         """Put new sequences, [num, L], and their scores, [num], into the trie."""
@@ -186,6 +191,38 @@ class ScoreMemory:
             self._table.fill(np.nan)
             for sequences, scores in ((self._trie.sequences, self._scores), *self._waiting):
                 self._table[self._codes(sequences)] = scores.numpy()
+
+
+class SharedTable:
+    """The tables of several memories as one: what all of them have to pay for is one question to the oracle."""
+
+    def __init__(self, memories: Sequence[ScoreMemory], tables: Sequence[npt.NDArray[np.float64]]) -> None:
+        self._memories, self._scores = memories, np.stack(tables)
+        self._firsts = np.arange(len(tables))[:, None] * self._scores.shape[1]
+        for memory, table in zip(memories, self._scores, strict=True):
+            memory._table = table
+
+    @classmethod
+    def of(cls, memories: Sequence[ScoreMemory]) -> "SharedTable | None":
+        """That of memories which have tables; None where one has none."""
+        tables = [memory._table for memory in memories if memory._table is not None]
+        return cls(memories, tables) if len(tables) == len(memories) else None
+
+    def pay(self, sequences: Tensor, oracle: Callable[[Tensor], Tensor]) -> Tensor:
+        """What `pay` of each memory returns, [memories, batch, L] → [memories, batch]."""
+        table, batch_size = self._scores.reshape(-1), sequences.shape[1]
+        codes = (self._memories[0]._codes(sequences) + self._firsts).ravel()
+        scores = table[codes]
+        rows = _first_rows(codes, np.isnan(scores))  # one memory after the other
+        if len(rows):
+            unseen = torch.from_numpy(sequences.flatten(0, 1).numpy().take(rows, axis=0))
+            answers = _answers(oracle, unseen)
+            table[codes[rows]] = answers.numpy()
+            scores = table[codes]
+            ends = (rows // batch_size).searchsorted(np.arange(1, len(self._memories) + 1))
+            for memory, first, last in zip(self._memories, [0, *ends[:-1]], ends, strict=True):
+                memory._remember(unseen[first:last], answers[first:last])
+        return torch.from_numpy(scores.reshape(-1, batch_size))
 
 
 def _first_rows(codes: Codes, wanted: npt.NDArray[np.bool_]) -> Codes:

@@ -284,6 +284,11 @@ class StackedWalker:
         self.recorder.grow_complete()
         self.recorder.evaluate()
         self._columns: list[Numbers] = []
+        # the last letters of every row as a number, as many as the longest k-mer has
+        self._codes, self._num_codes = (
+            np.zeros(self._shape, np.int64),
+            network.single.num_tokens ** max(network.body.kmers),
+        )
 
     def log_policy(self) -> Array:
         """log π at the current prefixes, up to a constant, [runs, batch, K]."""
@@ -301,6 +306,7 @@ class StackedWalker:
     def advance(self, outcomes: Numbers) -> None:
         """Append one token per row, [runs, batch]."""
         self._columns.append(outcomes)
+        self._codes = (self._codes * self._network.single.num_tokens + outcomes) % self._num_codes
         self.recorder.note(outcomes)
         if len(self._columns) < self._network.body.length:
             self._grow()
@@ -311,6 +317,6 @@ class StackedWalker:
 
     def _grow(self) -> None:
         if self.recorder.num_grown == len(self._columns):
-            indices = self._network.body.last_indices(self._columns)
-            self.recorder.grow([column + self._network.firsts for column in indices])
+            network = self._network
+            self.recorder.grow(network.body.indices_of(self._codes, len(self._columns) - 1, network.firsts))
             self.recorder.evaluate()

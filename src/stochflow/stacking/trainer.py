@@ -12,6 +12,7 @@ from stochflow.descent import FAR, LARGE, Record, finite_numbers, learning_rate_
 from stochflow.errors import NumericsError
 from stochflow.objectives.balance import PathBalance
 from stochflow.objectives.divergence import TrajectoryKL
+from stochflow.planning.memory import SharedTable
 from stochflow.rollout import Walk
 from stochflow.stacking.descent import Array, StackedDescent
 from stochflow.stacking.dynamics import StackedDynamics
@@ -44,6 +45,9 @@ class StackedTrainer:
         self._descent = StackedDescent(
             self._network.weights, learners[0].network, [trainer.descent for trainer in trainers]
         )
+        self._table: SharedTable | None = None
+        if all(trainer.pays_for_all for trainer in self.trainers):
+            self._table = SharedTable.of([learner.memory for learner in learners])
         self._moved = math.inf
         self._objective = make_stacked_objective(
             Together(learners, self._network, self._dynamics), [trainer.objective for trainer in self.trainers]
@@ -109,9 +113,15 @@ class StackedTrainer:
         draws = draw_all(runs, first.channel, shape, first.exploration.restarts, dtype)
         judge = first.objective.reads_behaviour
         walks = stacked_rollout(sampler, first.channel, draws, first.exploration, judge)
-        columns = zip(*(column.unbind() for column in vars(walks).values()), strict=True)
-        kept = [trainer.keep(Walk(*each)) for trainer, each in zip(self.trainers, columns, strict=True)]
-        scores = torch.from_numpy(np.stack([batch.scores.numpy() for batch in kept]))
+        each = [Walk(*columns) for columns in zip(*(column.unbind() for column in vars(walks).values()), strict=True)]
+        if self._table is None:
+            kept = [trainer.keep(walk) for trainer, walk in zip(self.trainers, each, strict=True)]
+            scores = torch.stack([batch.scores for batch in kept])
+        else:
+            before = [trainer.calls for trainer in self.trainers]
+            scores = self._table.pay(walks.outcomes, first.oracle)
+            paid = zip(self.trainers, each, scores, before, strict=True)
+            kept = [trainer.remember(walk, row, calls) for trainer, walk, row, calls in paid]
         return kept, Trajectories(**vars(walks), scores=scores)
 
     def _descend(self, learning_rate: float) -> None:
