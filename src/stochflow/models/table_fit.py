@@ -47,7 +47,9 @@ class TableDescent:
             self._update(tables, self._gradient(before, explained[:, number], total), learning_rate)
         self._write(tables)
         possible = None if self._possible is None else self._possible[:, None]
-        return -np.einsum("brmla,brmla->rm", shares, table_log_probs(logits, possible))
+        # in an order that does not depend on how many rounds there are
+        losses = np.add.reduce(shares * table_log_probs(logits, possible), axis=0)
+        return -np.add.reduce(losses.reshape(*losses.shape[:2], -1), axis=2)
 
     def log_probs(self) -> np.ndarray:
         """log P̂(b|t,a) of every model, [models, L or 1, K, K]."""
