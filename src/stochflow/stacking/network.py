@@ -32,7 +32,7 @@ class StackedNetwork:
         width: numbers of a feature.
         firsts: the first row of each run in the table of all runs, [runs, 1].
         trunk: scale and shift of the norm, W and b of every layer, without gradient, [runs, n, width] each.
-        heads: W and b of the heads for π, π_B and log F side by side, in numpy, [runs, n, width] and [runs, 1, n].
+        heads: W and b of the heads for π, π_B and log F side by side, [runs, n, width] and [runs, 1, n].
         into_trunk: the gradients of `trunk`.
         into_heads: those of `heads`.
         into_start: that in the sum of the empty prefix, [runs, width].
@@ -58,7 +58,7 @@ class StackedNetwork:
         self.trunk = [Both.of(_matrix(values[name])) for name in names]
         self.into_trunk = [Both.of(_matrix(gradients[name])) for name in names]
         self.heads, self.into_heads = (
-            [_matrix(joined(views, kind)).numpy() for kind in heads] for views in (values, gradients)
+            [Both.of(_matrix(joined(views, kind))) for kind in heads] for views in (values, gradients)
         )
         self.into_start = gradients["body.start"]
         self._trunk = [self.parameters[name] for name in names]

@@ -30,7 +30,7 @@ class _Nodes(NamedTuple):
 
     sums: Tensor
     made: list[Both]
-    outputs: Array
+    outputs: Both
 
 
 class StackedSpace:
@@ -73,7 +73,7 @@ class StackedSpace:
         )
         others = [everywhere[:, level - 1, there[level]].ravel() for level in range(1 + num, num_levels)]
         self._apart = np.concatenate([np.empty(0, np.int64), *others])
-        widths = [width, *stacked_widths(width, len(network.body.layers)), network.heads[1].shape[2]]
+        widths = [width, *stacked_widths(width, len(network.body.layers)), network.heads[1].array.shape[2]]
         self._buffers = [torch.empty(runs, self.num_nodes, n, dtype=network.dtype) for n in widths]
         self.sums, self.outputs = self._buffers[0].numpy(), self._buffers[-1].numpy()
         # gradients in the features and, on their way, in what was before them
@@ -106,7 +106,7 @@ class StackedSpace:
         """The nodes from one to before another."""
         if (first, last) not in self._nodes:
             sums, *made, outputs = (buffer[:, first:last] for buffer in self._buffers)
-            self._nodes[first, last] = _Nodes(sums, [*map(Both.of, made)], outputs.numpy())
+            self._nodes[first, last] = _Nodes(sums, [*map(Both.of, made)], Both.of(outputs))
         return self._nodes[first, last]
 
 
@@ -198,7 +198,7 @@ class StackedRecorder:
         nodes = space.nodes(space.starts[self._num_evaluated], space.starts[self._num_grown])
         stacked_activations(nodes.sums, network.trunk, nodes.made)
         weight, bias = network.heads
-        stacked_linear(nodes.made[-1].array, weight, bias, nodes.outputs)
+        stacked_linear(nodes.made[-1], weight, bias, nodes.outputs)
         self._num_evaluated = self._num_grown
 
     def logits(self, level: int) -> Array:
@@ -234,9 +234,9 @@ class StackedRecorder:
         space, network = self._space, self._network
         grad, nodes = self._in_nodes(rows), space.nodes(0, space.num_nodes)
         weight, bias = network.into_heads
-        np.matmul(grad.swapaxes(1, 2), nodes.made[-1].array, out=weight)
-        np.add.reduce(grad, axis=1, keepdims=True, out=bias)
-        np.matmul(grad, network.heads[0], out=space.grad.array)
+        np.matmul(grad.swapaxes(1, 2), nodes.made[-1].array, out=weight.array)
+        np.add.reduce(grad, axis=1, keepdims=True, out=bias.array)
+        np.matmul(grad, network.heads[0].array, out=space.grad.array)
         stacked_gradients(space.grad, network.trunk, nodes.made, network.into_trunk, space.spare)
         self._climb()
 

@@ -1,6 +1,6 @@
 """The residual MLPs of several runs, with the gradient written out: fewer operations than autograd makes of it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,12 +8,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from stochflow.models.trunk import NORM_EPSILON
 
 Array = npt.NDArray[Any]
 
-_gelu_into, _gelu_backward_into = torch.ops.aten.gelu.out, torch.ops.aten.gelu_backward.grad_input
+_gelu_into: Callable[..., Tensor] = functional.gelu
+_gelu_backward_into = torch.ops.aten.gelu_backward.grad_input
 
 
 def stacked_widths(width: int, num_layers: int) -> list[int]:
@@ -53,18 +55,18 @@ def stacked_activations(sums: Tensor, weights: Sequence[Both], into: Sequence[Bo
     torch.addcmul(weights[1].tensor, standard, weights[0].tensor, out=normed)
     _gelu_into(normed, out=hidden.tensor)
     for weight, bias, inner, following in zip(weights[2::2], weights[3::2], into[4::2], into[5::2], strict=True):
-        stacked_linear(hidden.array, weight.array, bias.array, inner.array)
+        stacked_linear(hidden, weight, bias, inner)
         torch.add(hidden.tensor, _gelu_into(inner.tensor, out=following.tensor), out=following.tensor)
         hidden = following
 
 
-def stacked_linear(inputs: Array, weight: Array, bias: Array, into: Array) -> None:
+def stacked_linear(inputs: Both, weight: Both, bias: Both, into: Both) -> None:
     """Write W·x + b of every run; [runs, rows, m], [runs, n, m] and [runs, 1, n] → [runs, rows, n].
 
-    By numpy, whose products of a few rows or columns take half of torch's time.
+    Products of a few rows or columns take numpy half of torch's time, and sums twice.
     """
-    np.matmul(inputs, weight.swapaxes(1, 2), out=into)
-    np.add(into, bias, out=into)
+    np.matmul(inputs.array, weight.array.swapaxes(1, 2), out=into.array)
+    into.tensor.add_(bias.tensor)
 
 
 def stacked_gradients(

@@ -38,13 +38,13 @@ class WaitingTable:
 
     def __init__(self, values: Tensor, moments: Sequence[Tensor], common: Array) -> None:
         self._whole = [values, *moments]
-        self._nothing = values.new_zeros(_BLOCK)
-        self._whole_blocks = self._in_blocks([each.view(-1) for each in self._whole], 0, values.numel())
+        self._nothing = np.zeros(_BLOCK, values.numpy().dtype)
+        self._whole_blocks = self._in_blocks([each.view(-1).numpy() for each in self._whole], 0, values.numel())
         most = int(_SHARE * len(values))
         self._room = [torch.empty_like(each[:most]) for each in self._whole]
         # the same as numpy sees them
         self._whole_arrays, self._room_arrays = ([each.numpy() for each in some] for some in (self._whole, self._room))
-        self._width, self._flat_room = values.shape[1], [each.view(-1) for each in self._room]
+        self._width, self._flat_room = values.shape[1], [each.reshape(-1) for each in self._room_arrays]
         # made once: what an update moves are some of these and what is left
         self._room_blocks = self._in_blocks(self._flat_room, 0, most * self._width // _BLOCK * _BLOCK)
         self._rows, self._num = np.empty(most, np.int64), 0  # that are in use, in their order
@@ -156,11 +156,11 @@ class WaitingTable:
             self._catch_up(self._in_blocks(self._flat_room, first * self._width, last * self._width))
         self._places[rows], self._rows[first:last], self._num = np.arange(first, last), rows, last
 
-    def _in_blocks(self, parts: Sequence[Tensor], first: int, last: int) -> Blocks:
+    def _in_blocks(self, parts: Sequence[Array], first: int, last: int) -> Blocks:
         """Numbers of flat parts from one to before another, with a gradient of zeros."""
         bounds = [(at, min(at + _BLOCK, last)) for at in range(first, last, _BLOCK)]
-        values, *moments = ([part[start:end] for start, end in bounds] for part in parts)
-        return [values, [self._nothing[: end - start] for start, end in bounds], *moments]
+        values, *moments = ([torch.from_numpy(part[start:end]) for start, end in bounds] for part in parts)
+        return [values, [torch.from_numpy(self._nothing[: end - start]) for start, end in bounds], *moments]
 
     def _catch_up(self, blocks: Blocks) -> None:
         """Move rows as the updates that they wait for do."""
