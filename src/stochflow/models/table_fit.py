@@ -25,11 +25,12 @@ class TableDescent:
     def __init__(self, models: Sequence[DynamicsModel], clip: float) -> None:
         if not all(model.tabular for model in models):
             raise ValueError("only a model that is nothing but tables can be learned from counts")
-        self._models, self._clip, first = models, clip, models[0]
+        self._clip, first = clip, models[0]
         self._by_position = first.position is not None
+        self._weights = [[model.intention, *([] if model.position is None else [model.position])] for model in models]
         self._possible = None if first.possible is None else first.possible.cpu().numpy().T[:, None, None]
-        self._step = 0
-        self._means, self._squares = np.zeros_like(self._tables()), np.zeros_like(self._tables())
+        self._step, self._fitted = 0, self._tables()
+        self._means, self._squares = np.zeros_like(self._fitted), np.zeros_like(self._fitted)
 
     def fit(self, counts: npt.NDArray[np.int64], learning_rate: float) -> np.ndarray:
         """One update per table of transition counts, in turn; [rounds, models, L, K, K] → losses, [rounds, models]."""
@@ -46,14 +47,15 @@ class TableDescent:
             before[:] = self._logits(tables)
             self._update(tables, self._gradient(before, explained[:, number], total), learning_rate)
         self._write(tables)
+        self._fitted = tables
         possible = None if self._possible is None else self._possible[:, None]
         # in an order that does not depend on how many rounds there are
         losses = np.add.reduce(shares * table_log_probs(logits, possible), axis=0)
         return -np.add.reduce(losses.reshape(*losses.shape[:2], -1), axis=2)
 
     def log_probs(self) -> np.ndarray:
-        """log P̂(b|t,a) of every model, [models, L or 1, K, K]."""
-        found = table_log_probs(self._logits(self._tables()), self._possible)
+        """log P̂(b|t,a) of every model as the last `fit` left it, [models, L or 1, K, K]."""
+        found = table_log_probs(self._logits(self._fitted), self._possible)
         return np.ascontiguousarray(found.transpose(1, 2, 3, 0))
 
     def state_dict(self, model: int = 0) -> dict[str, Tensor]:
@@ -115,10 +117,9 @@ class TableDescent:
 
     def _tables(self) -> np.ndarray:
         """What the models' weights are now."""
-        arrays = [[weight.detach().cpu().numpy() for weight in self._weights(model)] for model in self._models]
-        num_tokens = self._models[0].num_tokens
-        rows = 1 + (self._models[0].length if self._by_position else 0)
-        found = np.empty((num_tokens, len(self._models), rows, num_tokens), arrays[0][0].dtype)
+        arrays = [[weight.detach().cpu().numpy() for weight in weights] for weights in self._weights]
+        num_tokens, num_rows = arrays[0][0].shape[0], 1 + sum(len(weight) for weight in arrays[0][1:])
+        found = np.empty((num_tokens, len(arrays), num_rows, num_tokens), arrays[0][0].dtype)
         for model, weights in enumerate(arrays):
             for part, weight in zip(self._split(found, model), weights, strict=True):
                 part[:] = weight
@@ -126,12 +127,9 @@ class TableDescent:
 
     @torch.no_grad()
     def _write(self, tables: np.ndarray) -> None:
-        for number, model in enumerate(self._models):
-            for weight, part in zip(self._weights(model), self._split(tables, number), strict=True):
+        for number, weights in enumerate(self._weights):
+            for weight, part in zip(weights, self._split(tables, number), strict=True):
                 weight.copy_(torch.from_numpy(part))
-
-    def _weights(self, model: DynamicsModel) -> list[Tensor]:
-        return [model.intention] if model.position is None else [model.intention, model.position]
 
     def _split(self, tables: np.ndarray, model: int) -> list[np.ndarray]:
         """Views of what belongs to each parameter of a model, in its shape, [K, K] and perhaps [L, K, K]."""
