@@ -14,7 +14,11 @@ MAX_TOKENS = 2**8  # a token is kept as one byte
 
 
 class Replay:
-    """The last `capacity` trajectories, in preallocated tensors that are overwritten in turn."""
+    """The last `capacity` trajectories, in preallocated tensors that are overwritten in turn.
+
+    Attributes:
+        all_real: True while nothing was added but trajectories whose steps are all decisions.
+    """
 
     def __init__(self, capacity: int, length: int) -> None:
         self.capacity = capacity
@@ -26,7 +30,7 @@ class Replay:
         self._arrays = [each.numpy() for each in (self._intentions, self._outcomes, self._valid, self._scores)]
         self._codes: Codes | None = None
         self._num_tokens = 0
-        self._all_valid = True  # nothing else was ever added
+        self.all_real = True
         self.num_added = 0
 
     def __len__(self) -> int:
@@ -59,7 +63,7 @@ class Replay:
             if before_end < keep:
                 table[: keep - before_end] = rows[skipped + before_end :]
         self.num_added += len(batch)
-        self._all_valid = self._all_valid and bool(columns[2].all())
+        self.all_real = self.all_real and bool(columns[2].all())
 
     def newest(self, num: int) -> Tensor:
         """Intentions of the last trajectories, at most `num`, as bytes, [num, time]."""
@@ -86,7 +90,7 @@ class Replay:
         if self._codes is None:
             raise ValueError("no transition codes are kept; call encode before sampling them")
         rows = self._draw((draws, num), generator).numpy()
-        return self._codes.take(rows, axis=0), None if self._all_valid else self._arrays[2].take(rows, axis=0)
+        return self._codes.take(rows, axis=0), None if self.all_real else self._arrays[2].take(rows, axis=0)
 
     def _draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
         if not len(self):
@@ -111,5 +115,5 @@ class Replay:
         self._outcomes[:used] = state["outcomes"]
         self._valid[:used] = state["valid"]
         self._scores[:used] = state["scores"]
-        self._all_valid = bool(self._valid[:used].all())
+        self.all_real = bool(self._valid[:used].all())
         self._encode_all()

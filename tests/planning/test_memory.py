@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from stochflow.errors import OracleError
-from stochflow.planning.memory import ScoreMemory, checked_scores
+from stochflow.planning.memory import ScoreMemory, SharedTable, checked_scores
 from stochflow.tasks.base import Reward
 
 NUM_TOKENS, LENGTH = 3, 3
@@ -225,3 +225,47 @@ def test_a_reloaded_noisy_memory_goes_on_averaging() -> None:
         each.pay(as_tensor([(0, 0, 0)]), lambda sequences: torch.tensor([1.0]))
     assert restored.num_calls == 4
     assert torch.equal(restored.scores, memory.scores)
+
+
+@given(st.lists(st.lists(SEQUENCE, min_size=12, max_size=12), max_size=4), st.integers(1, 3))
+def test_memories_that_share_a_table_answer_as_each_alone(batches: list[list[tuple[int, ...]]], size: int) -> None:
+    alone, together = ([ScoreMemory(NUM_TOKENS, LENGTH) for _ in range(3)] for _ in range(2))
+    known = as_tensor([(0, 1, 2), (2, 1, 0)])
+    for memories in (alone, together):
+        memories[1].pay(known, truth)  # something is known before
+    table = SharedTable.of(together)
+    assert table is not None
+    for batch in batches:
+        sequences = as_tensor(batch)[: 3 * size].reshape(3, size, LENGTH)
+        oracles = [CountingOracle() for _ in range(4)]
+        expected = [
+            memory.pay(rows, oracle) for memory, rows, oracle in zip(alone, sequences, oracles[:3], strict=True)
+        ]
+        assert torch.equal(table.pay(sequences, oracles[3]), torch.stack(expected))
+        # each pays for itself, also for what another one knows
+        assert oracles[3].asked == sum((oracle.asked for oracle in oracles[:3]), Counter())
+    for first, second in zip(alone, together, strict=True):
+        assert first.num_calls == second.num_calls
+        left, right = first.state_dict(), second.state_dict()
+        assert left.keys() == right.keys()
+        assert all(torch.equal(left[name], right[name]) for name in left)
+        assert torch.equal(first.sequences, second.sequences)
+        restored = ScoreMemory(NUM_TOKENS, LENGTH)
+        restored.load_state_dict(right)
+        assert torch.equal(restored.lookup(known).nan_to_num(-1.0), first.lookup(known).nan_to_num(-1.0))
+
+
+def test_memories_of_noisy_or_large_oracles_share_no_table() -> None:
+    assert SharedTable.of([ScoreMemory(NUM_TOKENS, LENGTH), ScoreMemory(NUM_TOKENS, LENGTH, REWARD)]) is None
+    assert SharedTable.of([ScoreMemory(20, 8), ScoreMemory(20, 8)]) is None
+
+
+def test_an_answer_that_cannot_be_used_leaves_no_trace_in_a_shared_table() -> None:
+    memories = [ScoreMemory(NUM_TOKENS, LENGTH) for _ in range(2)]
+    table = SharedTable.of(memories)
+    assert table is not None
+    sequences = torch.zeros(2, 1, LENGTH, dtype=torch.int64)
+    with pytest.raises(OracleError, match="nan"):
+        table.pay(sequences, lambda asked: torch.full((len(asked),), math.nan))
+    assert [memory.num_calls for memory in memories] == [0, 0]
+    assert torch.equal(table.pay(sequences, truth), torch.zeros(2, 1, dtype=torch.float64))

@@ -7,14 +7,16 @@ Products are made in the precision of the matrices that are given, see `lowered`
 sums.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
-_gelu_into, _gelu_backward_into = torch.ops.aten.gelu.out, torch.ops.aten.gelu_backward.grad_input
+_gelu_into: Callable[..., Tensor] = functional.gelu
+_gelu_backward_into = torch.ops.aten.gelu_backward.grad_input
 _relu_backward = torch.ops.aten.threshold_backward.grad_input
 _layer_norm_into = torch.ops.aten.native_layer_norm.out
 _layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default

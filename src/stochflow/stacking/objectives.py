@@ -75,7 +75,7 @@ class _OnPaths:
         """
         walker, self._walker = self._walker, None  # what sampling computed holds until the first update
         network = self.together.network
-        if network.single.mask is not None or not paths.valid.numpy().all():
+        if network.single.mask is not None or not self.together.all_real(paths):
             return None
         if walker is not None:
             if self._leaves:
@@ -185,12 +185,12 @@ class StackedTrajectoryKL(_OnPaths):
         terms = self._written(fresh, paths, progress)
         if terms is None:
             terms = self._judged(fresh, paths, progress)
-        for run, each in enumerate(self._objectives):
-            each.note({"reward_adjusted_diff_mean": terms["reward_adjusted_diff_mean"][run]})
+        for each, residual in zip(self._objectives, terms["reward_adjusted_diff_mean"].tolist(), strict=True):
+            each.note({"reward_adjusted_diff_mean": residual})
         yield terms
 
     @torch.no_grad()
-    def _written(self, batch: Trajectories, paths: Paths, progress: float) -> TensorTerms | None:
+    def _written(self, batch: Trajectories, paths: Paths, progress: float) -> StackedTerms | None:
         """What the objective says of one run by a written-out gradient, for all of them; None where there is none."""
         objective = self._objectives[0]
         recorder = self.recorder(paths, None)
@@ -202,7 +202,7 @@ class StackedTrajectoryKL(_OnPaths):
         log_reward = paths.log_reward.flatten().numpy()
         found = objective.pulled(written, flattened(batch), log_reward, log_matrices, progress, num_runs)
         recorder.pull(written.gradient)
-        return {name: torch.from_numpy(value) for name, value in found.items()}
+        return found
 
     def _judged(self, batch: Trajectories, paths: Paths, progress: float) -> TensorTerms:
         """The same by autograd, for any steps and with a gradient of the entropy."""

@@ -50,6 +50,10 @@ class Together:
         paths = observed_paths(self.learners[0], flattened(batch), step)
         return Paths(*(column.view(*batch.scores.shape, *column.shape[1:]) for column in paths))
 
+    def all_real(self, paths: Paths) -> bool:
+        """True where no step is but filled in; what was just seen has been added to the replay buffers."""
+        return all(learner.replay.all_real for learner in self.learners) or bool(paths.valid.all())
+
     def flat_matrices(self, outcomes: Tensor) -> Array:
         """log P̂(b|s_t,a) of one run after the other; [runs, batch, t] → [runs·batch or runs, t, K, K]."""
         return self.dynamics.log_matrices(outcomes).flatten(0, 1).numpy()
