@@ -104,8 +104,13 @@ class Workspace:
     def read_heads(self) -> tuple[Tensor, Tensor]:
         """W and b of all heads as they are now; [n, width], [n]."""
         weight, bias = self._heads
-        torch.cat(self.heads[::2], out=weight)
-        torch.cat(self.heads[1::2], out=bias)
+        if self.head_arrays is None:
+            torch.cat(self.heads[::2], out=weight)
+            torch.cat(self.heads[1::2], out=bias)
+        else:  # by numpy, in a fraction of the time
+            for number, (first, last) in enumerate(pairwise(accumulate(self.sizes, initial=0))):
+                self.head_arrays[0][first:last] = self.heads[2 * number].detach().numpy()
+                self.head_arrays[1][first:last] = self.heads[2 * number + 1].detach().numpy()
         return weight, bias
 
     def read_trunk(self) -> tuple[Weights, Weights]:

@@ -229,8 +229,10 @@ def _first_rows(codes: Codes, wanted: npt.NDArray[np.bool_]) -> Codes:
     """The first row of every code among the wanted rows, codes ascending; [batch] each → [num_codes]."""
     rows = wanted.nonzero()[0]
     rows = rows[codes[rows].argsort(kind="stable")]
-    different = np.ones(len(rows), dtype=np.bool_)
-    np.not_equal(codes[rows[1:]], codes[rows[:-1]], out=different[1:])
+    ordered = codes.take(rows)
+    different = np.empty(len(rows), dtype=np.bool_)
+    different[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=different[1:])
     return rows[different]
 
 
@@ -257,7 +259,8 @@ def checked_scores(scores: object, expected: int) -> Tensor:
             "return exactly one score per sequence"
         )
     values = tensor.numpy()
-    if expected and not (values.min() >= 0.0 and values.max() <= MAX_SCORE):  # not a number fails both
+    # not a number fails both
+    if expected and not (np.minimum.reduce(values) >= 0.0 and np.maximum.reduce(values) <= MAX_SCORE):
         bad = ~((tensor >= 0) & (tensor <= MAX_SCORE))
         raise OracleError(
             f"the oracle returned {float(tensor[bad][0])} for {int(bad.sum())} of {expected} sequences; "
