@@ -184,7 +184,7 @@ def test_rows_of_letters_known_as_a_number_are_those_of_the_letters(kmers: tuple
     body, columns = make_body(kmers), list(all_sequences().numpy().T)
     codes = np.zeros_like(columns[0])
     for position, column in enumerate(columns):
-        codes = (codes * NUM_TOKENS + column) % NUM_TOKENS ** max(kmers)
+        codes = codes % NUM_TOKENS ** (max(kmers) - 1) * NUM_TOKENS + column
         expected = body.last_indices(columns[: position + 1])
         found = body.indices_of(codes, position, np.array([100]))
         assert len(found) == len(expected)

@@ -209,17 +209,18 @@ class PrefixBody(nn.Module):
         return columns
 
     def indices_of(self, codes: Numbers, position: int, firsts: Numbers) -> list[Numbers]:
-        """The same where the last letters, as many as the longest k-mer has, are known as a number; any shape each.
+        """The same where the last letters, as many as the longest k-mer has, are known as a number; any shape.
 
         Args:
             firsts: added to all rows, broadcastable.
         """
-        return [
-            kmer_buckets(codes % self.num_tokens**k, self.num_tokens**k, MAX_BUCKETS)
-            + (firsts + self._first_rows[row][position])
-            for row, k in enumerate(self.kmers)
-            if k <= position + 1
-        ]
+        longest, found = max(self.kmers), []
+        for row, k in enumerate(self.kmers):
+            if k <= position + 1:
+                own = codes if k == longest else codes % self.num_tokens**k
+                buckets = kmer_buckets(own, self.num_tokens**k, MAX_BUCKETS)
+                found.append(buckets + (firsts + self._first_rows[row][position]))
+        return found
 
     def features(self, sums: Tensor) -> Tensor:
         """Layers behind the first one; [..., width] → [..., width]."""

@@ -284,11 +284,9 @@ class StackedWalker:
         self.recorder.grow_complete()
         self.recorder.evaluate()
         self._columns: list[Numbers] = []
-        # the last letters of every row as a number, as many as the longest k-mer has
-        self._codes, self._num_codes = (
-            np.zeros(self._shape, np.int64),
-            network.single.num_tokens ** max(network.body.kmers),
-        )
+        # the last letters of every row as a number, as many as the longest k-mer has, but one before the next comes
+        self._codes = np.zeros(self._shape, np.int64)
+        self._num_pasts = network.single.num_tokens ** (max(network.body.kmers) - 1)
 
     def log_policy(self) -> Array:
         """log π at the current prefixes, up to a constant, [runs, batch, K]."""
@@ -306,7 +304,7 @@ class StackedWalker:
     def advance(self, outcomes: Numbers) -> None:
         """Append one token per row, [runs, batch]."""
         self._columns.append(outcomes)
-        self._codes = (self._codes * self._network.single.num_tokens + outcomes) % self._num_codes
+        self._codes = self._codes % self._num_pasts * self._network.single.num_tokens + outcomes
         self.recorder.note(outcomes)
         if len(self._columns) < self._network.body.length:
             self._grow()
