@@ -38,7 +38,6 @@ from stochflow.reports.page import write_report
 from stochflow.runs import CONFIG, TABLE, RunDirectory, check_free, recover
 from stochflow.seeding import Generators
 from stochflow.sequences import read_sequences
-from stochflow.stacking.run import Part, run_stacked
 from stochflow.task_config import (
     configured_channel,
     configured_task,
@@ -292,69 +291,6 @@ def train(
         if team is not None:
             team.wait()
     return Run(directory.path, oracle)
-
-
-def train_stacked(
-    configs: Sequence[Settings],
-    outs: Sequence[Path],
-    *,
-    oracle: str | None = None,
-    track: Sequence[str] = (),
-    listen: Sequence[experiments.Listener] = (),
-    stop: Callable[[], bool],
-) -> None:
-    """Train runs of one config but for the seed as one program, each in its own run directory.
-
-    A run that has a checkpoint goes on from it. Those that stand at the same step are taken forward together.
-
-    Args:
-        outs: run directory of each.
-        oracle: name of the oracle, where the task is one.
-        listen: called after every training step of each run.
-        stop: asked before every training step.
-    """
-    with contextlib.ExitStack() as held:
-        _train_stacked(configs, outs, oracle, track, listen, stop, held)
-
-
-def _train_stacked(
-    configs: Sequence[Settings],
-    outs: Sequence[Path],
-    oracle: str | None,
-    track: Sequence[str],
-    listen: Sequence[experiments.Listener],
-    stop: Callable[[], bool],
-    held: contextlib.ExitStack,
-) -> None:
-    opened, trackings = [], []
-    for config, out in zip(configs, outs, strict=True):
-        layers, tracking = [dict(config)], Tracking(track)
-        recover(out)
-        if any((out / "checkpoint").glob("step-*.json")):
-            directory, experiment = _reopen(out, layers, oracle, None, held)
-            tracking.start(experiment.config, directory.path, experiment.trainer.step)
-        else:  # perhaps it was killed before its first checkpoint: nothing to keep
-            directory, experiment = _begin(out, layers, (out / CONFIG).exists(), oracle, None, held)
-            tracking.start(experiment.config, directory.path, None)
-        opened.append((directory, experiment))
-        trackings.append(tracking)
-    listeners: Sequence[experiments.Listener | None] = listen or [None] * len(opened)
-    parts = [
-        Part(experiment, directory, _all(tracking, _watcher(experiment, directory), each))
-        for (directory, experiment), tracking, each in zip(opened, trackings, listeners, strict=True)
-        if isinstance(experiment, experiments.Experiment)
-    ]
-    try:
-        with stop_signal() as signalled:
-            for step in sorted({part.experiment.trainer.step for part in parts}):
-                level = [part for part in parts if part.experiment.trainer.step == step]
-                run_stacked(level, lambda: signalled() or stop())
-    except BaseException:
-        for tracking in trackings:
-            tracking.finish(None)
-        raise
-    for tracking, (directory, _) in zip(trackings, opened, strict=True):
-        tracking.finish(directory.summary())
 
 
 def sample(

@@ -243,10 +243,6 @@ def compare(
     trajectories: Annotated[int | None, typer.Option(help="Budget of every run.  [default: 32000]")] = None,
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="YAML file with these options.")] = None,
     assignments: Assignments = None,
-    stack: Annotated[
-        bool | None,
-        typer.Option("--stack/--no-stack", help="Train the seeds of a method as one program.  [default: no-stack]"),
-    ] = None,
     deterministic: Deterministic = False,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time.  [default: one per core]")] = None,
     engine: Annotated[
@@ -268,7 +264,6 @@ def compare(
             trajectories=trajectories,
             config=config,
             settings=assignments or (),
-            stack=stack,
             deterministic=deterministic,
             jobs=jobs,
             engine=engine,

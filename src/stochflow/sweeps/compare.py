@@ -16,7 +16,6 @@ from stochflow.files import remove_leftovers
 from stochflow.oracles.task import PREFIX
 from stochflow.parallel import launched
 from stochflow.runs import unwritable
-from stochflow.stacking.run import why_not_stacked
 from stochflow.sweeps.local import LocalEngine
 from stochflow.sweeps.plan import (
     RUNS,
@@ -31,7 +30,7 @@ from stochflow.sweeps.plan import (
 from stochflow.sweeps.progress import State, Watch
 from stochflow.sweeps.ray_engine import RayEngine
 from stochflow.sweeps.results import Results, Standing, standings
-from stochflow.sweeps.work import STOP, Job, Outcome, Stack, Work, lock
+from stochflow.sweeps.work import STOP, Job, Outcome, lock
 from stochflow.trackers import Tracking
 
 Listener = Callable[[State], None]
@@ -71,7 +70,6 @@ def compare(
     trajectories: int | None = None,
     config: str | Path | Mapping[str, Any] | None = None,
     settings: Sequence[str] = (),
-    stack: bool | None = None,
     deterministic: bool = False,
     jobs: int | None = None,
     engine: str | None = None,
@@ -95,9 +93,8 @@ def compare(
         trajectories: budget of every run, 32,000 by default.
         config: a YAML file or a dictionary with the fields of `SweepConfig`; the arguments here go over it.
         settings: assignments like "model.width=64" for every run.
-        stack: train the seeds of a method as one program, which costs less than the same runs one by one.
         deterministic: as for `train`, in every run.
-        jobs: runs or stacks at a time; by default one per core.
+        jobs: runs at a time; by default one per core.
         engine, address: "local", or "ray" and the cluster to join.
         track: trackers of every run.
         out: folder of the comparison, `runs/compare` by default.
@@ -112,7 +109,6 @@ def compare(
         "noise": noise,
         "seeds": seeds,
         "trajectories": trajectories,
-        "stack": stack,
         "jobs": jobs,
         "engine": engine,
         "address": address,
@@ -182,7 +178,6 @@ class _Sweep:
         self._results = Results(path, runs)
         self._results.write()
         self._waiting = dict.fromkeys(self._results.missing)
-        self._members: dict[str, list[str]] = {}
 
     def work_off(self, engine: LocalEngine | RayEngine, listen: Listener | None) -> bool:
         """Run what is missing; whether somebody asked to stop before the end."""
@@ -222,9 +217,9 @@ class _Sweep:
             interrupted=interrupted,
         )
 
-    def _jobs(self) -> list[Work]:
-        jobs = {
-            name: Job(
+    def _jobs(self) -> list[Job]:
+        return [
+            Job(
                 str(self._path),
                 name,
                 self._runs[name].config.model_dump(mode="json"),
@@ -232,59 +227,20 @@ class _Sweep:
                 named_oracle(self._runs[name].task, self._oracles),
             )
             for name in self._waiting
-        }
-        work: list[Work] = list(jobs.values())
-        if self._spec.stack:
-            groups = stack_groups([self._runs[name] for name in self._waiting], self._spec.num_jobs)
-            work = [
-                jobs[group[0]] if len(group) == 1 else Stack(tuple(jobs[name] for name in group)) for group in groups
-            ]
-        self._members = {each.name: [job.name for job in _jobs_of(each)] for each in work}
-        return work
+        ]
 
     def _take(self, outcome: Outcome) -> None:
         for text in outcome.warnings:
             warnings.warn(f"{outcome.name}: {text}", stacklevel=2)
-        for part in outcome.parts:
-            self._take(part)
-        if outcome.status == "interrupted" or outcome.parts:
+        if outcome.status == "interrupted":
             return
-        for name in self._members.get(outcome.name, [outcome.name]):
-            del self._waiting[name]
-            if outcome.status == "finished":
-                self._results.finish(name)
-            else:
-                self._results.fail(name, outcome.error)
+        del self._waiting[outcome.name]
+        if outcome.status == "finished":
+            self._results.finish(outcome.name)
+        else:
+            self._results.fail(outcome.name, outcome.error)
 
-    def _expected_seconds(self, work: Work) -> float:
+    def _expected_seconds(self, job: Job) -> float:
         """Measured on runs of the same kind; before there are any, by the number of updates."""
-        runs = [self._runs[job.name] for job in _jobs_of(work)]
-        return sum(self._results.seconds(run) or run.num_updates * self._results.seconds_per_update() for run in runs)
-
-
-def _jobs_of(work: Work) -> tuple[Job, ...]:
-    return work.jobs if isinstance(work, Stack) else (work,)
-
-
-def stack_groups(runs: Sequence[PlannedRun], num_jobs: int) -> list[list[str]]:
-    """Which runs to train as one program: the seeds of each task, method and noise.
-
-    With fewer of these than `num_jobs` they are divided, so that no worker waits. Where a method cannot be stacked a
-    warning says why, and its runs stay alone.
-    """
-    cells: dict[tuple[str, str, float | str], list[PlannedRun]] = {}
-    for run in runs:
-        cells.setdefault((run.task, run.method, run.noise), []).append(run)
-    groups, reasons = [], {}
-    for cell in cells.values():
-        reason = why_not_stacked(cell[0].config)
-        if reason is not None:
-            reasons[cell[0].method] = reason
-            groups += [[run.name] for run in cell]
-            continue
-        size = -(-len(cell) // -(-num_jobs // len(cells)))
-        names = [run.name for run in cell]
-        groups += [names[start : start + size] for start in range(0, len(names), size)]
-    for method, reason in reasons.items():
-        warnings.warn(f"seeds of {method} are trained one by one: {reason}", stacklevel=2)
-    return groups
+        run = self._runs[job.name]
+        return self._results.seconds(run) or run.num_updates * self._results.seconds_per_update()

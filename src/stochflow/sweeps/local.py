@@ -13,7 +13,7 @@ from multiprocessing.context import SpawnProcess
 
 import torch
 
-from stochflow.sweeps.work import Outcome, Work, execute
+from stochflow.sweeps.work import Job, Outcome, execute
 
 _TICK = 0.2
 _GRACE = 5.0
@@ -23,7 +23,7 @@ _GRACE = 5.0
 class _Worker:
     process: SpawnProcess
     connection: Connection
-    job: Work | None = None
+    job: Job | None = None
 
 
 class LocalEngine:
@@ -47,7 +47,7 @@ class LocalEngine:
         self._workers.clear()
 
     def run(
-        self, jobs: list[Work], cost: Callable[[Work], float], stop: Callable[[], bool]
+        self, jobs: list[Job], cost: Callable[[Job], float], stop: Callable[[], bool]
     ) -> Iterator[Outcome | None]:
         """Outcomes as they come, and None a few times a second in between; after `stop` nothing new is started."""
         waiting, deaths = list(jobs), Counter[str]()
@@ -72,12 +72,12 @@ class LocalEngine:
     def _busy(self) -> list[_Worker]:
         return [worker for worker in self._workers if worker.job is not None]
 
-    def _answering(self) -> list[tuple[_Worker, Work]]:
+    def _answering(self) -> list[tuple[_Worker, Job]]:
         """Workers that have answered or died, with what they were at."""
         busy = {worker.connection: (worker, worker.job) for worker in self._workers if worker.job is not None}
         return [busy[each] for each in wait(list(busy), _TICK) if isinstance(each, Connection)]
 
-    def _answer(self, worker: _Worker, job: Work) -> Outcome:
+    def _answer(self, worker: _Worker, job: Job) -> Outcome:
         worker.job = None
         try:
             return worker.connection.recv()
@@ -87,7 +87,7 @@ class LocalEngine:
             self._workers.remove(worker)
             return Outcome(job.name, "interrupted")
 
-    def _give(self, job: Work) -> None:
+    def _give(self, job: Job) -> None:
         worker = next((worker for worker in self._workers if worker.job is None), None) or self._hire()
         worker.job = job
         worker.connection.send(job)

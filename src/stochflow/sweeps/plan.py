@@ -49,7 +49,6 @@ class SweepConfig(Settings):
     seeds: int = Field(5, ge=1, le=10_000, description="Runs per method; their seeds count from 0.")
     trajectories: int = Field(32_000, ge=1, le=MOST, description="Budget of every run.")
     settings: dict[str, Any] = Field({}, description="Settings of every run, as in `train --config`.")
-    stack: bool = Field(False, description="Train the seeds of a method as one program where that is possible.")
     jobs: int | None = Field(None, ge=1, le=10_000, description="Runs at a time; by default one per core.")
     engine: Literal["local", "ray"] = Field("local", description="Processes on this machine, or a Ray cluster.")
     address: str | None = Field(None, description="Ray cluster to join; without one, Ray is started here.")
@@ -124,7 +123,8 @@ def _specified(path: Path, given: Mapping[str, Any]) -> SweepConfig:
     if not os.path.exists(path / SPECIFICATION):
         _check_free(path)
         return _checked(given)
-    stored = _checked(read_yaml(path / SPECIFICATION))
+    # "stack" stands in specifications of version 0.1 and says nothing any more
+    stored = _checked({name: value for name, value in read_yaml(path / SPECIFICATION).items() if name != "stack"})
     wanted = _checked(stored.model_dump() | given)
     for name in _FIXED:
         before, now = getattr(stored, name), getattr(wanted, name)

@@ -9,7 +9,7 @@ from typing import Any
 
 from stochflow.errors import ConfigError
 from stochflow.optional import extra
-from stochflow.sweeps.work import Outcome, Work, execute
+from stochflow.sweeps.work import Outcome, Job, execute
 
 _TICK = 0.2
 _KNOCK = 5.0
@@ -50,12 +50,12 @@ class RayEngine:
             self._ray.shutdown()
 
     def run(
-        self, jobs: list[Work], cost: Callable[[Work], float], stop: Callable[[], bool]
+        self, jobs: list[Job], cost: Callable[[Job], float], stop: Callable[[], bool]
     ) -> Iterator[Outcome | None]:
         """Outcomes as they come, and None a few times a second in between; after `stop` nothing new is started."""
         task = self._ray.remote(num_cpus=1, max_retries=self._retries)(execute)
         waiting = sorted(jobs, key=cost)
-        running: dict[Any, Work] = {}
+        running: dict[Any, Job] = {}
         while (waiting and not stop()) or running:
             while waiting and not stop() and len(running) < (self._limit or len(jobs)):
                 job = waiting.pop()
@@ -65,7 +65,7 @@ class RayEngine:
                 yield self._outcome(reference, running.pop(reference))
             yield None
 
-    def _outcome(self, reference: Any, job: Work) -> Outcome:
+    def _outcome(self, reference: Any, job: Job) -> Outcome:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayError as error:

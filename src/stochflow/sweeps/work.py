@@ -4,7 +4,6 @@ import os
 import platform
 import time
 import warnings
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,28 +41,13 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Stack:
-    """Runs that differ in their seed alone, to be trained as one program."""
-
-    jobs: tuple[Job, ...]
-
-    @property
-    def name(self) -> str:
-        return f"{self.jobs[0].name}+{len(self.jobs) - 1}"
-
-
-Work = Job | Stack
-
-
-@dataclass(frozen=True)
 class Outcome:
-    """How a run ended: finished, interrupted or failed, and in the last case why; of a stack, how its runs ended."""
+    """How a run ended: finished, interrupted or failed, and in the last case why."""
 
     name: str
     status: str
     error: str = ""
     warnings: tuple[str, ...] = ()
-    parts: tuple["Outcome", ...] = ()
 
 
 class Usage(BaseModel):
@@ -75,12 +59,7 @@ class Usage(BaseModel):
     cpu_seconds: float = Field(ge=0, allow_inf_nan=False)
 
 
-def execute(work: Work) -> Outcome:
-    """Train a run or a stack of them."""
-    return _execute_stack(work) if isinstance(work, Stack) else _execute(work)
-
-
-def _execute(job: Job) -> Outcome:
+def execute(job: Job) -> Outcome:
     """Take a run to its end, from its checkpoint if it has one. Errors come back as a sentence, not as exceptions."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
@@ -110,14 +89,10 @@ def lock(sweep: Path, name: str) -> FileLock:
 
 
 class Meter:
-    """Keeps `worker.json` of a run: who works on it, and the CPU time so far, over all sessions.
+    """Keeps `worker.json` of a run: who works on it, and the CPU time so far, over all sessions."""
 
-    Args:
-        share: of the process's CPU time; runs of a stack have equal shares.
-    """
-
-    def __init__(self, path: Path, share: float = 1.0) -> None:
-        self._path, self._share = path, share
+    def __init__(self, path: Path) -> None:
+        self._path = path
         before = _read_usage(path)
         self._spent, self._sessions = (0.0, 1) if before is None else (before.cpu_seconds, before.sessions + 1)
         self._started, self._next = time.process_time(), 0.0
@@ -132,50 +107,9 @@ class Meter:
             host=platform.node(),
             pid=os.getpid(),
             sessions=self._sessions,
-            cpu_seconds=round(self._spent + self._share * (time.process_time() - self._started), 3),
+            cpu_seconds=round(self._spent + time.process_time() - self._started, 3),
         )
         write_atomically(self._path / USAGE, usage.model_dump_json(indent=2) + "\n")
-
-
-def _execute_stack(stack: Stack) -> Outcome:
-    """Train runs together, then each alone as far as there is anything left to do.
-
-    Usually there is nothing. But one run that breaks must not take the others with it, and where the stack breaks each
-    goes on from its own checkpoint.
-    """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        try:
-            _train_stack(stack)
-        except Timeout:
-            warnings.warn("another process works on one of these runs, so they are trained one by one", stacklevel=2)
-        except Exception as error:
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            warnings.warn(f"the stack broke, so its runs go on one by one ({reason})", stacklevel=2)
-    parts = tuple(_execute(job) for job in stack.jobs)
-    status = next((part.status for part in parts if part.status != "finished"), "finished")
-    return Outcome(stack.name, status, "", tuple(str(warning.message) for warning in caught), parts)
-
-
-def _train_stack(stack: Stack) -> None:
-    stop = Path(stack.jobs[0].sweep) / STOP
-    with ExitStack() as locks:
-        for job in stack.jobs:
-            locks.enter_context(lock(Path(job.sweep), job.name).acquire(timeout=_PATIENCE))
-        jobs = [job for job in stack.jobs if finished_summary(job.path) is None]
-        if not jobs or stop.exists():
-            return
-        meters = [Meter(job.path, 1.0 / len(jobs)) for job in jobs]
-        api.train_stacked(
-            [job.config for job in jobs],
-            [job.path for job in jobs],
-            oracle=jobs[0].oracle,
-            track=jobs[0].track,
-            listen=[meter.listen for meter in meters],
-            stop=stop.exists,
-        )
-        for meter in meters:
-            meter.write()
 
 
 def _attempt(job: Job) -> tuple[str, str]:

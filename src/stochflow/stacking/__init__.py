@@ -1,1 +1,0 @@
-"""Several runs that differ in their seed alone, advanced as one program."""
