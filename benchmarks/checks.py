@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
-from stochflow import descent, dynamics_fitter
-from stochflow.config import resolve
-from stochflow.descent import Descent
-from stochflow.experiment import build, torch_threads
-from stochflow.methods import method_settings
+from stochflow.config.methods import method_settings
+from stochflow.config.schema import resolve
+from stochflow.experiments.build import build, torch_threads
+from stochflow.training import dynamics_fitter
+from stochflow.training import optimizer as descent
+from stochflow.training.optimizer import Descent
 
 METHODS = ("gfn-tb", "sgfn-db", "sgfn-kl-trajectory", "sgfn-kl-gamma", "sgfn-kl", "edb")
 _WINDOW = 5

@@ -16,9 +16,13 @@ import pandas as pd
 import torch
 
 from benchmarks.sweep import RESULTS, publish
-from stochflow.api import resolve_config
-from stochflow.channels import uniform_slip
-from stochflow.conditional import (
+from stochflow.config.schema import Config
+from stochflow.environments.channels import uniform_slip
+from stochflow.environments.registry import Reward
+from stochflow.environments.sequences.tfbind8 import TFBind8, task_name
+from stochflow.evaluation.summary import Truth
+from stochflow.experiments.build import Experiment, build
+from stochflow.experiments.conditional import (
     ConditionalSampler,
     ConditionalSettings,
     PlannedTasks,
@@ -27,11 +31,7 @@ from stochflow.conditional import (
     fine_tuning,
     train_conditional,
 )
-from stochflow.config import Config
-from stochflow.evaluation import Truth
-from stochflow.experiment import Experiment, build
-from stochflow.tasks import Reward
-from stochflow.tasks.tfbind8 import TFBind8, task_name
+from stochflow.experiments.launch import resolve_config
 
 CHANNEL, REWARD = uniform_slip(4, 0.25), Reward(beta=3.0, floor=1e-6, ramp=0.0)
 SETTINGS = ConditionalSettings()

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from stochflow.api import resolve_config
-from stochflow.enumerated.tree import attainable_optimum
-from stochflow.experiment import build, crossed, torch_threads
+from stochflow.experiments.build import build, crossed, torch_threads
+from stochflow.experiments.launch import resolve_config
+from stochflow.truth.prefix_tree import attainable_optimum
 
 MODELS = {
     "2 × 256, kmers [1]": {"kmers": [1], "width": 256, "num_layers": 2},

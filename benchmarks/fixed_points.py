@@ -13,11 +13,11 @@ import pandas as pd
 import torch
 
 from benchmarks.sweep import RESULTS, publish
-from stochflow.api import resolve_config
-from stochflow.channel_config import parse_noise
-from stochflow.enumerated.fixed_points import expected_balance
-from stochflow.enumerated.tree import policy_log_marginals, terminal_log_probs, tv_to_target
-from stochflow.experiment import build
+from stochflow.environments.channel_factory import parse_noise
+from stochflow.experiments.build import build
+from stochflow.experiments.launch import resolve_config
+from stochflow.truth.fixed_points import expected_balance
+from stochflow.truth.prefix_tree import policy_log_marginals, terminal_log_probs, tv_to_target
 
 
 class Case(NamedTuple):

@@ -17,14 +17,14 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from stochflow.errors import ConfigError, StochflowError
-from stochflow.forecasting.backtest import Case, backtest, block, cases_of, summary
-from stochflow.forecasting.baselines import Baseline, RidgeAR, StatsForecast
-from stochflow.forecasting.datasets import GROUPS
-from stochflow.forecasting.feedforward import FeedForward
+from stochflow.core.errors import ConfigError, StochflowError
+from stochflow.forecasting.data.datasets import GROUPS
+from stochflow.forecasting.data.series import Array
+from stochflow.forecasting.evaluation.backtest import Case, backtest, block, cases_of, summary
+from stochflow.forecasting.evaluation.baselines import Baseline, RidgeAR, StatsForecast
+from stochflow.forecasting.evaluation.feedforward import FeedForward
 from stochflow.forecasting.forecaster import StochflowForecaster
-from stochflow.forecasting.rhythm import Rhythm
-from stochflow.forecasting.series import Array
+from stochflow.forecasting.model.seasonality import Rhythm
 
 REFERENCE = "SeasonalNaive"
 RESULTS = Path("benchmarks/results")

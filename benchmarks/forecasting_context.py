@@ -21,9 +21,9 @@ from rich.table import Table
 
 from benchmarks.forecasting import places
 from stochflow.forecasting import Columns, StochflowForecaster, load_series
-from stochflow.forecasting.backtest import case_of
-from stochflow.forecasting.datasets import SERIES
-from stochflow.forecasting.scoring import LEVELS, crps
+from stochflow.forecasting.data.datasets import SERIES
+from stochflow.forecasting.evaluation.backtest import case_of
+from stochflow.forecasting.evaluation.scoring import LEVELS, crps
 
 RESULTS = Path("benchmarks/results/forecasting_context.csv")
 NETWORKS = ("none", "mlp", "transformer")

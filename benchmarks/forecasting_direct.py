@@ -16,10 +16,10 @@ from rich.progress import track
 
 from benchmarks.forecasting import table_of
 from stochflow.forecasting import StochflowForecaster
-from stochflow.forecasting.backtest import Case, block, cases_of, origins
-from stochflow.forecasting.baselines import RidgeAR
-from stochflow.forecasting.datasets import SERIES
-from stochflow.forecasting.scoring import LEVELS, distribution_scores
+from stochflow.forecasting.data.datasets import SERIES
+from stochflow.forecasting.evaluation.backtest import Case, block, cases_of, origins
+from stochflow.forecasting.evaluation.baselines import RidgeAR
+from stochflow.forecasting.evaluation.scoring import LEVELS, distribution_scores
 
 RESULTS = Path("benchmarks/results/forecasting_direct.csv")
 SHARES = (0.0, 0.15, 0.2, 0.25, 0.3333, 0.5)

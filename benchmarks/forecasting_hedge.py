@@ -17,8 +17,8 @@ from rich.progress import track
 
 from benchmarks.forecasting import places, table_of
 from stochflow.forecasting import StochflowForecaster
-from stochflow.forecasting.backtest import Case, cases_of, origins, summary
-from stochflow.forecasting.scoring import LEVELS, distribution_scores
+from stochflow.forecasting.evaluation.backtest import Case, cases_of, origins, summary
+from stochflow.forecasting.evaluation.scoring import LEVELS, distribution_scores
 
 RESULTS = Path("benchmarks/results/forecasting_hedge.csv")
 NUM_ORIGINS, HOURS_APART = 20, 85

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.progress import track
 
 from benchmarks.forecasting import REFERENCE, Stochflow, seeded, table_of
-from stochflow.forecasting.backtest import backtest, block, case_of, summary
-from stochflow.forecasting.baselines import RidgeAR, StatsForecast
+from stochflow.forecasting.evaluation.backtest import backtest, block, case_of, summary
+from stochflow.forecasting.evaluation.baselines import RidgeAR, StatsForecast
 
 RESULTS = Path("benchmarks/results/forecasting_objectives.csv")
 SERIES = ("co2", "seattle_temp_max", "seattle_precipitation")

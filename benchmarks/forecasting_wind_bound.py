@@ -20,11 +20,11 @@ from rich.table import Table
 from sklearn.ensemble import RandomForestRegressor
 
 from benchmarks.forecasting import places
-from stochflow.forecasting.backtest import case_of
-from stochflow.forecasting.rhythm import rhythm_of
-from stochflow.forecasting.ridge import main_season
-from stochflow.forecasting.scoring import LEVELS, distribution_scores
-from stochflow.forecasting.series import Array
+from stochflow.forecasting.data.series import Array
+from stochflow.forecasting.evaluation.backtest import case_of
+from stochflow.forecasting.evaluation.scoring import LEVELS, distribution_scores
+from stochflow.forecasting.model.ridge_ar import main_season
+from stochflow.forecasting.model.seasonality import rhythm_of
 
 RESULTS = Path("benchmarks/results/forecasting_wind_bound.csv")
 RIVALS = Path("benchmarks/results/forecasting_hourly.csv")

@@ -4,8 +4,8 @@ python -m benchmarks.hypergrid
 """
 
 from benchmarks.sweep import Case, medians, parser, publish, sweep
-from stochflow.graphs.hypergrid import hypergrid
-from stochflow.graphs.least_tv import least_tv
+from stochflow.environments.graphs.hypergrid import hypergrid
+from stochflow.truth.min_tv import least_tv
 
 TASK = "hypergrid"
 TRAJECTORIES = 40_000

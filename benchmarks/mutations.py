@@ -54,15 +54,17 @@ class Mutation(NamedTuple):
     tests: str
 
 
-OBJECTIVES, GRAPHS, STACKING = "tests/objectives", "tests/graph_training", "tests/stacking"
-MODELS = "tests/models"
-WAITING = "stacking/waiting.py"
-BALANCE, DIVERGENCE, ENTROPY, PLANNED = (
-    f"objectives/{name}.py" for name in ("balance", "divergence", "entropy", "planned")
+OBJECTIVES, MODELS = "tests/objectives", "tests/models tests/models/engine tests/models/dynamics"
+GRAPHS = " ".join(
+    f"tests/{name}.py"
+    for name in ("objectives/test_graph_balance", "objectives/test_planned_graph_kl", "training/test_graph_training")
 )
-GRAPH_BALANCE, GRAPH_PLANNED = (f"graph_training/{name}.py" for name in ("balance", "planned"))
-STATES = "planning/states.py"
-TB, DB, WRITTEN = (f"objectives/{name}.py" for name in ("trajectory_balance", "detailed_balance", "written"))
+BALANCE, DIVERGENCE, ENTROPY, PLANNED = (
+    f"objectives/{name}.py" for name in ("path_terms", "divergence", "entropy", "planned_kl")
+)
+GRAPH_BALANCE, GRAPH_PLANNED = (f"objectives/{name}.py" for name in ("graph_balance", "planned_graph_kl"))
+STATES = "objectives/planning/plan_states.py"
+TB, DB, WRITTEN = (f"objectives/{name}.py" for name in ("trajectory_balance", "detailed_balance", "path_gradients"))
 MUTATIONS = [
     # balance along a path
     Mutation("the policy may bend P̂ (ratio)", BALANCE, "self.log_dynamics.detach()", "self.log_dynamics", OBJECTIVES),
@@ -101,7 +103,13 @@ MUTATIONS = [
         "torch.zeros_like(heads.log_policy)",
         OBJECTIVES,
     ),
-    Mutation("paths nobody may intend count", BALANCE, "valid & meant.all", "valid | meant.all", "tests/constraints"),
+    Mutation(
+        "paths nobody may intend count",
+        BALANCE,
+        "valid & meant.all",
+        "valid | meant.all",
+        "tests/environments/sequences/constraints",
+    ),
     # trajectory balance
     Mutation(
         "TB forgets the root",
@@ -208,7 +216,7 @@ MUTATIONS = [
     ),
     Mutation(
         "flows end without the reward",
-        "objectives/flows.py",
+        "objectives/state_flows.py",
         "torch.cat([log_flow[:, 1:], log_reward.to(log_flow.dtype).unsqueeze(-1)], dim=1)",
         "torch.cat([log_flow[:, 1:], log_flow[:, -1:]], dim=1)",
         OBJECTIVES,
@@ -218,11 +226,11 @@ MUTATIONS = [
         "models/flow_network.py",
         "@torch.no_grad()\n    def child_log_flows",
         "def child_log_flows",
-        "tests/objectives/test_flows.py",
+        "tests/objectives/test_state_flows.py",
     ),
     Mutation(
         "paid leaves are not looked up",
-        "objectives/flows.py",
+        "objectives/state_flows.py",
         "torch.where(log_reward.isnan(), flows[:, -1], log_reward)",
         "flows[:, -1]",
         OBJECTIVES,
@@ -230,14 +238,14 @@ MUTATIONS = [
     # what a residual costs
     Mutation(
         "linex the other way",
-        "objectives/losses.py",
+        "objectives/regression_losses.py",
         "2.0 * _excess(-residual),",
         "2.0 * _excess(residual),",
         OBJECTIVES,
     ),
-    Mutation("linex-half too small", "objectives/losses.py", "8.0 *", "4.0 *", OBJECTIVES),
-    Mutation("no straight line", "objectives/losses.py", "+ _overshoot(exponent) ", "", OBJECTIVES),
-    Mutation("masked entries count", "objectives/losses.py", "shape), valid)", "shape), None)", OBJECTIVES),
+    Mutation("linex-half too small", "objectives/regression_losses.py", "8.0 *", "4.0 *", OBJECTIVES),
+    Mutation("no straight line", "objectives/regression_losses.py", "+ _overshoot(exponent) ", "", OBJECTIVES),
+    Mutation("masked entries count", "objectives/regression_losses.py", "shape), valid)", "shape), None)", OBJECTIVES),
     # KL over trajectories
     Mutation("KL with R subtracted", DIVERGENCE, "return log_reward - (log", "return -log_reward - (log", OBJECTIVES),
     Mutation("KL counts steps that were none", DIVERGENCE, "(log_marginals * valid)", "log_marginals", OBJECTIVES),
@@ -347,14 +355,14 @@ MUTATIONS = [
         PLANNED,
         'terms["loss"] + RECALL * recall',
         'terms["loss"]',
-        "tests/lengths tests/objectives",
+        "tests/environments/sequences/variable_length tests/objectives",
     ),
     Mutation(
         "recall reversed",
         PLANNED,
         "(log_planned - log_marginals)",
         "(log_marginals - log_planned)",
-        "tests/lengths tests/objectives",
+        "tests/environments/sequences/variable_length tests/objectives",
     ),
     Mutation(
         "the plan is never made again",
@@ -377,7 +385,7 @@ MUTATIONS = [
         PLANNED,
         "torch.where(paid.isnan(), values, paid)",
         "values",
-        "tests/objectives tests/lengths tests/planning",
+        "tests/objectives tests/environments/sequences/variable_length tests/objectives/planning tests/sampling",
     ),
     Mutation("no bonus for what was never paid for", PLANNED, "log_rewards - bonus", "log_rewards", OBJECTIVES),
     # gradients that are written out
@@ -419,34 +427,33 @@ MUTATIONS = [
         "np.zeros(length, np.float32)",
         OBJECTIVES,
     ),
-    Mutation("heads without a bias", "models/recorder.py", "np.add(outputs, bias, out=outputs)", "pass", MODELS),
+    Mutation(
+        "heads without a bias",
+        "models/engine/prefix_evaluation.py",
+        "np.add(outputs, bias, out=outputs)",
+        "pass",
+        MODELS,
+    ),
     Mutation(
         "siblings forget each other on their way up",
-        "models/prefixes.py",
+        "models/engine/prefix_layout.py",
         "np.add.reduce(siblings, axis=1)",
         "siblings[:, 0]",
         f"{MODELS} tests/test_rollout.py",
     ),
     Mutation(
         "low products in the gradient alone",
-        "models/trunk.py",
+        "models/engine/layers.py",
         "return torch.add(bias, torch.mm(inputs.to(columns.dtype), columns), out=out)",
         "return torch.addmm(bias, inputs, columns.to(inputs.dtype), out=out)",
-        f"{MODELS} tests/test_precision.py",
+        f"{MODELS} tests/training/test_precision.py",
     ),
     Mutation(
         "a gradient of half of the product",
-        "models/trunk.py",
+        "models/engine/layers.py",
         "into.add_(torch.mm(left.to(precision), right.to(precision)))",
         "into.add_(torch.mm(left.to(precision), right.to(precision)), alpha=0.5)",
-        f"{MODELS} tests/test_precision.py",
-    ),
-    Mutation(
-        "stacked runs share their weights",
-        DIVERGENCE,
-        "np.full_like(residual, 1.0 / size)",
-        "np.full_like(residual, 1.0 / residual.size)",
-        STACKING,
+        f"{MODELS} tests/training/test_precision.py",
     ),
     Mutation("π_B pulled as π", BALANCE, "pull_backward(-ratio", "pull_backward(ratio", OBJECTIVES),
     # on graphs
@@ -502,144 +509,54 @@ MUTATIONS = [
     # P̂ from counts
     Mutation(
         "transitions of another position",
-        "models/dynamics.py",
+        "models/dynamics/tabular.py",
         "np.arange(0, num_codes, num_tokens**2) + intentions",
         "intentions",
-        f"{MODELS} tests/test_replay.py",
+        f"{MODELS} tests/sampling/test_replay_buffer.py",
     ),
     Mutation(
         "draws are counted together",
-        "models/dynamics.py",
+        "models/dynamics/tabular.py",
         "shifted = codes + tables",
         "shifted = codes + 0 * tables",
         MODELS,
     ),
     Mutation(
         "P̂ of a table that sees no position",
-        "models/table_fit.py",
+        "models/dynamics/tabular_fit.py",
         "tables[:, :, :1] + tables[:, :, 1:] if",
         "tables[:, :, :1] + 0 * tables[:, :, 1:] if",
         MODELS,
     ),
     Mutation(
         "the clip of P̂ is never asked for",
-        "models/table_fit.py",
+        "models/dynamics/tabular_fit.py",
         "if np.dot(flat, flat) > most:",
         "if np.dot(flat, flat) > 1e9 * most:",
         MODELS,
     ),
     Mutation(
         "codes of an earlier buffer",
-        "replay.py",
+        "sampling/replay_buffer.py",
         "        self.all_real = bool(self._valid[:used].all())\n        self._encode_all()\n",
         "        self.all_real = bool(self._valid[:used].all())\n",
-        "tests/test_replay.py",
-    ),
-    # what all runs of a stack pay for
-    Mutation(
-        "runs pay for what others know",
-        "planning/memory.py",
-        "(self._memories[0]._codes(sequences) + self._firsts)",
-        "(self._memories[0]._codes(sequences) + 0 * self._firsts)",
-        "tests/stacking tests/planning",
-    ),
-    Mutation(
-        "answers go to another run",
-        "planning/memory.py",
-        "memory._remember(unseen[first:last], answers[first:last])",
-        "memory._remember(unseen, answers)",
-        "tests/stacking tests/planning",
-    ),
-    # rows of a stack that wait
-    Mutation(
-        "rows that are read late make no moves",
-        WAITING,
-        "            self._catch_up(self._in_blocks(self._flat_room, first * self._width, last * self._width))\n",
-        "            pass\n",
-        STACKING,
-    ),
-    Mutation(
-        "rows that are never read make no moves",
-        WAITING,
-        "            self._catch_up(self._whole_blocks)\n",
-        "",
-        STACKING,
-    ),
-    Mutation(
-        "rows that stay in use are never written",
-        WAITING,
-        "        self.rest()\n        self._write(0)\n",
-        "        self.rest()\n",
-        STACKING,
-    ),
-    Mutation("moves of the update before", WAITING, "        self._drifts = None\n", "", STACKING),
-    Mutation("v shrinks like m", WAITING, "shrink[1] ** (number / 2)", "shrink[1] ** number", STACKING),
-    Mutation(
-        "no correction of m",
-        WAITING,
-        "decay**later / (1.0 - decay ** (num_before + later)) * node",
-        "decay**later * node",
-        STACKING,
-    ),
-    Mutation("a quadrature that leans the other way", WAITING, "[tilt / 2.0 + sign", "[-tilt / 2.0 + sign", STACKING),
-    Mutation(
-        "rows stay in use",
-        WAITING,
-        "        self._places[self._rows[num : self._num]] = -1\n",
-        "",
-        STACKING,
-    ),
-    Mutation(
-        "a row that is asked for twice comes into use twice",
-        WAITING,
-        "        rows = rows[self._places.take(rows) == numbers]\n",
-        "",
-        STACKING,
-    ),
-    Mutation(
-        "the clip sees the table alone",
-        "stacking/descent.py",
-        "[self.gradient, *([] if read is None else [read.values.view(-1)])]",
-        "[] if read is None else [read.values.view(-1)]",
-        STACKING,
-    ),
-    Mutation(
-        "the gradient of another node",
-        "stacking/network.py",
-        "torch.from_numpy(nodes.take(order))",
-        "torch.from_numpy(nodes)",
-        STACKING,
-    ),
-    Mutation(
-        "a stack stops while rows wait",
-        "stacking/run.py",
-        "not (stack.settled and stop())",
-        "not stop()",
-        "tests/sweeps/test_stack.py",
-    ),
-    Mutation(
-        "a stack is judged while rows wait",
-        "stacking/run.py",
-        "for every in (judged_every, config.checkpoint_every)",
-        "for every in (config.checkpoint_every,)",
-        "tests/sweeps/test_stack.py",
-    ),
-    Mutation(
-        "a stack is kept while rows wait",
-        "stacking/descent.py",
-        "        self._weights.table.settle()\n",
-        "",
-        STACKING,
+        "tests/sampling/test_replay_buffer.py",
     ),
     # reward
     Mutation(
         "the floor before the power",
-        "tasks/base.py",
+        "environments/sequences/task.py",
         "np.maximum(self.exponent(step) * logarithms, math.log(self.floor))",
         "self.exponent(step) * np.maximum(logarithms, math.log(self.floor))",
-        "tests/tasks tests/test_extremes.py",
+        "tests/environments/sequences tests/training/test_extremes.py",
     ),
-    Mutation("β at once", "tasks/base.py", "if step is None or self.ramp == 0:", "if True:", "tests/tasks"),
+    Mutation(
+        "β at once",
+        "environments/sequences/task.py",
+        "if step is None or self.ramp == 0:",
+        "if True:",
+        "tests/environments/sequences",
+    ),
 ]
 
 

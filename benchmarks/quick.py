@@ -5,9 +5,9 @@ python -m benchmarks.quick
 
 import time
 
-from stochflow.api import resolve_config
-from stochflow.experiment import build, torch_threads
-from stochflow.methods import METHODS
+from stochflow.config.methods import METHODS
+from stochflow.experiments.build import build, torch_threads
+from stochflow.experiments.launch import resolve_config
 
 TRAJECTORIES = 4096
 

@@ -25,12 +25,12 @@ import torch
 
 from benchmarks import sleeping_oracle
 from benchmarks.sweep import RESULTS
-from stochflow.api import resolve_config
-from stochflow.config import Config, OracleConfig
-from stochflow.experiment import build, torch_threads
-from stochflow.kmers import suitable_kmers
-from stochflow.models.body import MAX_BUCKETS, num_rows
-from stochflow.oracles.task import OracleTask
+from stochflow.config.schema import Config, OracleConfig
+from stochflow.environments.sequences.oracles.task import OracleTask
+from stochflow.experiments.build import build, torch_threads
+from stochflow.experiments.launch import resolve_config
+from stochflow.models.kmer_body import MAX_BUCKETS, num_rows
+from stochflow.models.kmers import suitable_kmers
 
 METHODS = ("gfn-tb", "sgfn-db", "sgfn-kl-trajectory", "sgfn-kl")
 MEGA, GIGA = 1e6, 1e9

@@ -17,12 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stochflow.api import resolve_config
-from stochflow.experiment import build, torch_threads
-from stochflow.methods import METHODS
+from stochflow.config.methods import METHODS
+from stochflow.experiments.build import build, torch_threads
+from stochflow.experiments.launch import resolve_config
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.objectives.planned import PlannedKL
-from stochflow.trainer import Trainer
+from stochflow.objectives.planned_kl import PlannedKL
+from stochflow.training.trainer import Trainer
 
 MODEL = {"kmers": [1], "width": 256, "num_layers": 2}
 GAMMA = METHODS["sgfn-kl-gamma"].settings["objective"]

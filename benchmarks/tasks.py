@@ -15,9 +15,9 @@ from typing import NamedTuple
 import pandas as pd
 
 from benchmarks.sweep import RESULTS
-from stochflow.files import write_atomically
-from stochflow.sweeps.compare import compare
-from stochflow.tasks.tfbind8 import FACTORS, task_name
+from stochflow.core.files import write_atomically
+from stochflow.environments.sequences.tfbind8 import FACTORS, task_name
+from stochflow.experiments.sweep.compare import compare
 
 
 class Part(NamedTuple):

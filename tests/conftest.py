@@ -8,8 +8,8 @@ import torch
 from hypothesis import settings
 from torch import Tensor
 
-from stochflow.tasks.base import Reward
-from stochflow.tasks.tfbind8 import TFBind8
+from stochflow.environments.sequences.task import Reward
+from stochflow.environments.sequences.tfbind8 import TFBind8
 from tests.fuzz import counts
 
 # small tensors: a second thread costs more than it brings, and the suite may run on two processes

@@ -16,8 +16,8 @@ def stochflow(*arguments: str) -> str:
 
 def main() -> None:
     import stochflow as package
-    from stochflow.forecasting.datasets import SERIES, load_series
-    from stochflow.tasks import TASKS, make_task
+    from stochflow.environments.registry import TASKS, make_task
+    from stochflow.forecasting.data.datasets import SERIES, load_series
 
     assert Path(package.__file__).is_relative_to(sys.prefix), f"imported from {package.__file__}"
     assert package.__version__ in stochflow("--version")

@@ -10,10 +10,12 @@ import pytest
 import torch
 
 import stochflow
-from stochflow import api, cli
-from stochflow.channel_config import parse_noise
-from stochflow.errors import ConfigError, DataError
-from stochflow.evaluation import Summary
+from stochflow import api
+from stochflow.cli import app as cli
+from stochflow.core.errors import ConfigError, DataError
+from stochflow.environments.channel_factory import parse_noise
+from stochflow.evaluation.summary import Summary
+from stochflow.experiments import launch
 
 TINY = ("optimiser.batch_size=16", "optimiser.updates=2", "model.width=16", "evaluation.num_samples=50")
 COLUMNS = ["sequence", "intended", "score", "log_reward", "log_prob"]
@@ -167,7 +169,7 @@ def test_a_config_may_be_a_dictionary_or_a_file(tmp_path: Path, monkeypatch: pyt
     def build(config: stochflow.config.Config, **_: object) -> None:  # type: ignore[name-defined]
         raise ReachedError(config)
 
-    monkeypatch.setattr("stochflow.experiment.build", build)
+    monkeypatch.setattr("stochflow.experiments.build.build", build)
     file = tmp_path / "config.yaml"
     file.write_text("seed: 5\nreward: {beta: 2}\n", encoding="utf-8")
     found = []
@@ -199,12 +201,12 @@ def test_an_argument_that_is_wrong_is_refused_before_anything_is_written(tmp_pat
     ],
 )
 def test_a_run_is_named_after_what_it_is(settings: dict[str, Any], name: str) -> None:
-    assert api.default_path(api.resolve_config([settings])) == Path("runs") / name
+    assert launch.default_path(launch.resolve_config([settings])) == Path("runs") / name
 
 
 def test_different_channels_have_different_names() -> None:
     noises = ["0.05", "dna-synthesis:0.05", "none", "dna-synthesis", ",".join(["0.05"] * 8)]
-    paths = {api.default_path(api.resolve_config([{"channel": parse_noise(noise)}])) for noise in noises}
+    paths = {launch.default_path(launch.resolve_config([{"channel": parse_noise(noise)}])) for noise in noises}
     assert len(paths) == len(noises)
 
 
@@ -256,7 +258,7 @@ def test_sample_evaluate_and_exact_take_the_options_of_the_command_line() -> Non
 
 
 def test_the_defaults_in_the_help_are_the_ones_in_use() -> None:
-    config = api.resolve_config([])
+    config = launch.resolve_config([])
     actual = {
         "task": config.task,
         "method": config.method,

@@ -27,10 +27,10 @@ from benchmarks.peers.settings import (
     WARM_UP,
     WORD_BITS,
 )
-from stochflow.graphs.hypergrid import hypergrid
-from stochflow.tasks.base import Reward
-from stochflow.tasks.bits import BitSequences
-from stochflow.tasks.tfbind8 import TFBind8
+from stochflow.environments.graphs.hypergrid import hypergrid
+from stochflow.environments.sequences.bits import BitSequences
+from stochflow.environments.sequences.task import Reward
+from stochflow.environments.sequences.tfbind8 import TFBind8
 
 FOLDER = ROOT / "benchmarks" / "results"
 PAGE = ROOT / "docs" / "performance.md"

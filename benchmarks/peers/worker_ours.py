@@ -4,9 +4,9 @@ import argparse
 
 from benchmarks.peers.clock import Stopwatch, say
 from benchmarks.peers.settings import CHECKPOINTS, CURVES, GROUNDS, REFERENCE_CURVES, step_settings
-from stochflow.api import resolve_config
-from stochflow.experiment import Experiment, build, torch_threads
-from stochflow.graph_training.experiment import GraphExperiment, build_graph_experiment
+from stochflow.experiments.build import Experiment, build, torch_threads
+from stochflow.experiments.graph_build import GraphExperiment, build_graph_experiment
+from stochflow.experiments.launch import resolve_config
 
 
 def main() -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stochflow.api import Run, doctor, evaluate, exact, load, report, sample, train
-    from stochflow.errors import ConfigError, DataError, NumericsError, OracleError, StochflowError
-    from stochflow.evaluation import Summary
-    from stochflow.sweeps.compare import Comparison, compare
+    from stochflow.core.errors import ConfigError, DataError, NumericsError, OracleError, StochflowError
+    from stochflow.evaluation.summary import Summary
+    from stochflow.experiments.sweep.compare import Comparison, compare
 
     __version__: str
 

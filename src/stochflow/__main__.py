@@ -8,7 +8,7 @@ def main() -> None:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a Ctrl-C in the middle of an import just ends it
-    from stochflow import cli
+    from stochflow.cli import app as cli
 
     signal.signal(signal.SIGINT, before)
     cli.main()

@@ -1,65 +1,44 @@
 """The command line as Python functions: same names, same defaults."""
 
 import contextlib
-import os
-import re
-import signal
-import sys
-import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from stochflow import experiment as experiments
-from stochflow.channel_config import parse_noise, with_matrix_inside
-from stochflow.config import Config, merge, parse_assignment, read_yaml, resolve
-from stochflow.enumerated.tree import infeasible_share
-from stochflow.errors import ConfigError
-from stochflow.evaluation import Summary, Truth, draw, samples_frame
-from stochflow.experiment import restore
-from stochflow.graph_training.experiment import (
-    GraphExperiment,
-    build_graph_experiment,
-    check_graph_settings,
-    restore_graph_experiment,
-)
-from stochflow.graph_training.truth import GraphTruth
-from stochflow.graphs import configured_graph, is_graph, settings_of
-from stochflow.memory import require
-from stochflow.methods import method_settings
-from stochflow.oracles.task import PREFIX, Named, function_name
-from stochflow.parallel import Team, joined
-from stochflow.profiling import Profiled
-from stochflow.reports.diagnosis import Diagnosis, diagnose
-from stochflow.reports.page import write_report
-from stochflow.runs import CONFIG, TABLE, RunDirectory, check_free, recover
-from stochflow.seeding import Generators
-from stochflow.sequences import read_sequences
-from stochflow.task_config import (
+from stochflow.config.schema import Config, merge, parse_assignment, read_yaml, resolve
+from stochflow.core.errors import ConfigError
+from stochflow.core.ram import require
+from stochflow.core.random import Generators
+from stochflow.environments.channel_factory import parse_noise
+from stochflow.environments.factory import (
     configured_channel,
     configured_task,
-    copied_table,
-    same_setting,
-    table_name,
-    with_table_pinned,
 )
-from stochflow.tasks import TABLE_TASK, Reward
-from stochflow.trackers import Tracking
-from stochflow.watching.course import course_of, records_of
-from stochflow.watching.watcher import Watcher
+from stochflow.environments.graphs import configured_graph, is_graph
+from stochflow.environments.registry import TABLE_TASK, Reward
+from stochflow.environments.sequences.oracles.task import PREFIX, Named, named_task
+from stochflow.evaluation.graph_truth import GraphTruth
+from stochflow.evaluation.summary import Summary, Truth, draw, samples_frame
+from stochflow.experiments import build as experiments
+from stochflow.experiments.build import restore
+from stochflow.experiments.graph_build import (
+    GraphExperiment,
+    restore_graph_experiment,
+)
+from stochflow.experiments.launch import LaunchOptions, launch, resolve_config
+from stochflow.reports.diagnosis import Diagnosis, diagnose
+from stochflow.reports.page import write_report
+from stochflow.runs.directory import RunDirectory, recover
+from stochflow.truth.prefix_tree import infeasible_share
 
 Settings = Mapping[str, Any]
 Function = Callable[[list[str]], Any]
-# what may differ when a run is continued: how long, where and how it is watched, but not what is learned
-_FREE_ON_RESUME = {"budget", "device", "threads", "deterministic", "evaluation", "checkpoint_every"}
 _CHUNK = 4096
 _BYTES_PER_DESIGN = 400  # two strings and three numbers, and the text that is made of them
 _MIN_NEW_SHARE = 0.005
-_MIN_MEASURED_SHARE = 0.01
-_COUNTABLE = 1e300
 
 
 class Run:
@@ -70,7 +49,7 @@ class Run:
     """
 
     def __init__(self, path: str | Path, oracle: str | Function | None = None) -> None:
-        self._oracle = None if oracle is None else _oracle_task(oracle)[1]
+        self._oracle = None if oracle is None else named_task(oracle)[1]
         self.directory = RunDirectory.open(Path(path))
         self.path = self.directory.path
         self._experiment: experiments.Experiment | None = None
@@ -266,31 +245,10 @@ def train(
     if oracle is not None:
         if task is not None:
             raise ConfigError(f"--oracle takes the place of a task; leave out '{task}'")
-        flags["task"], function = _oracle_task(oracle)
+        flags["task"], function = named_task(oracle)
     layers.append(flags)
-    if resume and overwrite:
-        raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
-    tracking = Tracking(track)
-    with joined() as team, contextlib.ExitStack() as held:
-        if resume:
-            directory, experiment = _reopen(Path(out) if out else None, layers, function, team, held)
-        else:
-            directory, experiment = _begin(Path(out) if out else None, layers, overwrite, function, team, held)
-        # torchrun passes on a Ctrl-C that the terminal has sent to everybody already: twice is not a second one
-        with stop_signal(patient=team is not None) as signalled:
-
-            def ended() -> bool:
-                asked = signalled() or (stop is not None and stop())
-                return asked if team is None else team.any(asked)
-
-            if _leads(team):
-                tracking.start(experiment.config, directory.path, experiment.trainer.step if resume else None)
-                _run(experiment, directory, tracking, listen, ended, profile)
-            else:
-                experiments.follow(experiment, ended)
-        if team is not None:
-            team.wait()
-    return Run(directory.path, oracle)
+    options = LaunchOptions(resume, overwrite, tuple(track), profile, listen, stop)
+    return Run(launch(layers, function, Path(out) if out else None, options), oracle)
 
 
 def sample(
@@ -400,132 +358,6 @@ def load(run: str | Path | Run, oracle: str | Function | None = None) -> Run:
     return Run(run, oracle)
 
 
-def resolve_config(layers: list[dict[str, Any]]) -> Config:
-    """A checked config: defaults, then the method's settings, then the layers in order."""
-    method = next((layer["method"] for layer in reversed(layers) if "method" in layer), "sgfn-kl")
-    task = next((str(layer["task"]) for layer in reversed(layers) if "task" in layer), "")
-    resolved = resolve([*([settings_of(task)] if is_graph(task) else []), method_settings(str(method)), *layers])
-    if is_graph(resolved.task):
-        check_graph_settings(resolved, configured_graph(resolved))
-    else:
-        configured_task(resolved)
-    return resolved
-
-
-def default_path(config: Config) -> Path:
-    """Where a run goes when nobody says where."""
-    channel = config.channel
-    if channel.file is not None:
-        noise = Path(channel.file).stem
-    elif channel.matrix is not None or channel.matrices is not None or channel.kind == "none":
-        noise = channel.kind
-    else:
-        noise = f"{channel.kind.removeprefix('uniform-slip')}-{channel.noise}"
-    edits = {"deletion": channel.deletion, "duplication": channel.duplication}
-    noise += "".join(f"-{name}-{rate}" for name, rate in edits.items() if rate)
-    text = re.sub(r"[^\w.]+", "-", noise).strip("-")
-    task = config.task if config.table.file is None else table_name(config.table)
-    task = re.sub(r"[^\w.]+", "-", task)
-    return Path("runs") / f"{task}-{config.method}-{text}-seed{config.seed}"
-
-
-@contextlib.contextmanager
-def stop_signal(patient: bool = False) -> Iterator[Callable[[], bool]]:
-    """A function that turns True after Ctrl-C, a termination request or the loss of the terminal.
-
-    Unless patient, a second one stops at once; but a terminal that closes says so several times.
-    """
-    requested = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield requested.is_set
-        return
-    hangup = getattr(signal, "SIGHUP", None)
-    terminals = [stream.fileno() for stream in (sys.__stdout__, sys.__stderr__) if stream and stream.isatty()]
-
-    def on_signal(number: int, frame: object) -> None:
-        requested.set()
-        if number == hangup:
-            for descriptor in terminals:  # nobody reads there any more, and writing would fail
-                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
-        elif not patient:
-            signal.signal(number, previous[number])
-
-    previous: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:  # as `nohup` asks for
-        previous[hangup] = signal.getsignal(hangup)
-    for number in previous:
-        signal.signal(number, on_signal)
-    try:
-        yield requested.is_set
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-def _run(
-    experiment: experiments.Runnable,
-    directory: RunDirectory,
-    tracking: Tracking,
-    listen: experiments.Listener | None,
-    stop: Callable[[], bool],
-    profile: bool,
-) -> None:
-    """Train to the end, with whoever follows the run told of it."""
-    watched = Profiled(experiment, directory) if profile else None
-    try:
-        heard = _all(tracking, _watcher(experiment, directory), listen)
-        experiments.run(watched or experiment, directory, heard, stop)
-    except BaseException:
-        tracking.finish(None)
-        raise
-    tracking.finish(directory.summary())
-    if watched is not None:
-        watched.write()
-
-
-def _leads(team: Team | None) -> bool:
-    """True in the process that writes the run directory."""
-    return team is None or team.leads
-
-
-def _begin(
-    given: Path | None,
-    layers: list[dict[str, Any]],
-    overwrite: bool,
-    function: Named,
-    team: Team | None,
-    held: contextlib.ExitStack,
-) -> tuple[RunDirectory, experiments.Runnable]:
-    """A fresh experiment and its run directory, which is ours until `held` ends."""
-    config = resolve_config(layers)
-    path = given or default_path(config)
-    if _leads(team):
-        check_free(path, overwrite)
-    config = config.model_copy(update={"channel": with_matrix_inside(config.channel)})
-    config, own_table = with_table_pinned(config)
-    if is_graph(config.task):
-        _refuse_graph(config, team)
-        graph_experiment = build_graph_experiment(config)
-        directory = RunDirectory.create(path, config, overwrite, hold=True)
-        held.callback(directory.release)
-        return directory, graph_experiment
-    experiment = experiments.build(config, function=function, team=team)
-    if not _leads(team):
-        experiment.trainer.begin()
-        return RunDirectory(path), experiment
-    experiment.task.check()
-    _warn_of_gaps(experiment)
-    stored = config
-    if own_table is not None:
-        stored = config.model_copy(update={"table": copied_table(config.table, own_table, TABLE)})
-    table_text = None if own_table is None else own_table.text
-    directory = RunDirectory.create(path, stored, overwrite, table_text, _reference_text(config), hold=True)
-    held.callback(directory.release)
-    experiment.task.open(directory.path)
-    experiment.trainer.begin()
-    return directory, experiment
-
-
 def _drawn(draws: Callable[[int], pd.DataFrame], n: int, unique: str | None) -> pd.DataFrame:
     """n rows of draws, or as many with different entries in the column `unique` as can be found in reasonable time."""
     if unique is None:
@@ -541,59 +373,6 @@ def _drawn(draws: Callable[[int], pd.DataFrame], n: int, unique: str | None) -> 
         if len(fresh) < _MIN_NEW_SHARE * _CHUNK:
             break
     return pd.concat(parts, ignore_index=True).head(n)
-
-
-def _reopen(
-    path: Path | None,
-    layers: list[dict[str, Any]],
-    function: Named,
-    team: Team | None,
-    held: contextlib.ExitStack,
-) -> tuple[RunDirectory, experiments.Runnable]:
-    """The experiment of a run directory where its newest checkpoint left it, or at its beginning if there is none yet.
-
-    The directory is ours until `held` ends.
-    """
-    path = path or default_path(resolve_config(layers))
-    if _leads(team):
-        recover(path)
-    directory = RunDirectory.open(path)
-    if _leads(team):
-        directory.hold()
-        held.callback(directory.release)
-    directory.check_config()
-    stored = directory.config()
-    wanted, _ = with_table_pinned(resolve([stored.model_dump(mode="json"), *layers]))
-    for name in Config.model_fields:
-        if name not in _FREE_ON_RESUME and not same_setting(name, wanted, stored):
-            raise ConfigError(
-                f"{directory.path} was started with another '{name}'; resume it without that setting, "
-                "or choose another --out"
-            )
-    wanted = wanted.model_copy(update={"table": stored.table})
-    experiment: experiments.Runnable
-    if is_graph(wanted.task):
-        _refuse_graph(wanted, team)
-        graph = restore_graph_experiment if directory.begun else lambda _, config: build_graph_experiment(config)
-        experiment = graph(directory, wanted)
-    else:
-        sequences = restore(directory, wanted, function, team, begin=not directory.begun)
-        if _leads(team):
-            sequences.task.check()
-        sequences.trainer.begin()
-        if not _leads(team):
-            return directory, sequences
-        experiment = sequences
-    if wanted.evaluation.reference not in (None, stored.evaluation.reference):
-        directory.write_reference(str(_reference_text(wanted)))
-    directory.rewrite_config(wanted)
-    directory.rewind_metrics(experiment.trainer.step)
-    return directory, experiment
-
-
-def _refuse_graph(config: Config, team: Team | None) -> None:
-    if team is not None:
-        raise ConfigError(f"training on the graph '{config.task}' cannot be shared out; start it without torchrun")
 
 
 def _flags(
@@ -641,33 +420,6 @@ def _names_table(layer: Settings) -> bool:
     return isinstance(layer.get("table"), Mapping) and layer["table"].get("file") is not None
 
 
-def _reference_text(config: Config) -> str | None:
-    """Known sequences, one per line, as a run keeps them."""
-    known = config.evaluation.reference
-    return None if known is None else "".join(f"{sequence}\n" for sequence in read_sequences(Path(known)))
-
-
-def _warn_of_gaps(experiment: experiments.Experiment) -> None:
-    """Say so when a table knows next to nothing of what can be made: the rest has the floor reward."""
-    task = experiment.task
-    # divided and compared, for there may be more designs than a float can count
-    if task.num_measured is not None and task.num_measured / _MIN_MEASURED_SHARE < task.num_designs:
-        possible = f"{task.num_designs:.3g}" if task.num_designs < _COUNTABLE else f"more than {_COUNTABLE:g}"
-        warnings.warn(
-            f"{task.name} has scores for {task.num_measured:,} of {possible} possible sequences; all "
-            "others get the floor reward, so the sampler can only find what it happens to meet",
-            stacklevel=3,
-        )
-
-
-def _oracle_task(oracle: str | Function) -> tuple[str, str | Function]:
-    """The task's name, and the oracle: its name, or the function where no other process can import it."""
-    if isinstance(oracle, str):
-        return PREFIX + oracle, oracle
-    name, importable = function_name(oracle)
-    return PREFIX + name, name if importable else oracle
-
-
 def _whole_channel(noise: float | str) -> dict[str, Any]:
     """Channel settings that leave nothing of an earlier layer standing."""
     return {"matrix": None, "matrices": None, "file": None, **parse_noise(noise)}
@@ -684,20 +436,3 @@ def _channel(config: Config, noise: float | str) -> Any:
     edits = {"deletion": config.channel.deletion, "duplication": config.channel.duplication}
     settings = resolve([{"channel": edits | _whole_channel(noise)}]).channel
     return configured_channel(settings, task)
-
-
-def _watcher(experiment: experiments.Runnable, directory: RunDirectory) -> Watcher:
-    """Who warns when training goes wrong, with what earlier sessions of the run have recorded in mind."""
-    return Watcher(course_of(experiment.config, records_of(directory.metrics())))
-
-
-def _all(tracking: Tracking, watcher: Watcher, listen: experiments.Listener | None) -> experiments.Listener:
-    """Trackers hear every record, and so does who watches the run, and whoever else listens."""
-
-    def heard(record: dict[str, float], progress: float) -> None:
-        tracking.log(record)
-        watcher(record, progress)
-        if listen is not None:
-            listen(record, progress)
-
-    return heard

@@ -24,12 +24,12 @@ from benchmarks.peers.settings import (
     step_settings,
 )
 from benchmarks.peers.worker_ours import count, draw_curve, time_steps
-from stochflow.api import resolve_config
-from stochflow.experiment import build
-from stochflow.graph_training.experiment import build_graph_experiment
-from stochflow.tasks.base import Reward
-from stochflow.tasks.bits import BitSequences
-from stochflow.tasks.tfbind8 import TFBind8
+from stochflow.environments.sequences.bits import BitSequences
+from stochflow.environments.sequences.task import Reward
+from stochflow.environments.sequences.tfbind8 import TFBind8
+from stochflow.experiments.build import build
+from stochflow.experiments.graph_build import build_graph_experiment
+from stochflow.experiments.launch import resolve_config
 
 
 def gfnx_log_rewards(scores: np.ndarray) -> np.ndarray:

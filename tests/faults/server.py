@@ -100,8 +100,8 @@ def run(request: dict[str, Any]) -> None:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     try:
-        from stochflow import cli
-        from stochflow.sweeps import local
+        from stochflow.cli import app as cli
+        from stochflow.experiments.sweep import local
 
         os.chdir(request["cwd"])
         sys.path[:0] = request["path"]
@@ -177,7 +177,7 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # who loses a parent becomes ours
     import torch
 
-    from stochflow import cli  # noqa: F401
+    from stochflow.cli import app as cli  # noqa: F401
 
     torch.set_num_threads(1)
     gc.freeze()  # what is never touched is never copied

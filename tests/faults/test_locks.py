@@ -16,13 +16,14 @@ from typing import Any
 import pytest
 
 import stochflow
-from stochflow import runs
-from stochflow.config import resolve
-from stochflow.errors import ConfigError, DataError
-from stochflow.files import remove_leftovers, write_atomically
+from stochflow.config.schema import resolve
+from stochflow.core.errors import ConfigError, DataError
+from stochflow.core.files import remove_leftovers, write_atomically
+from stochflow.core.signals import stop_signal
+from stochflow.environments.sequences.oracles.cache import ScoreCache
 from stochflow.forecasting.storage import read_forecaster
-from stochflow.oracles.cache import ScoreCache
-from stochflow.runs import RunDirectory
+from stochflow.runs import directory as runs
+from stochflow.runs.directory import RunDirectory
 
 TINY = ("optimiser.batch_size=8", "model.width=8", "evaluation.num_samples=10", "evaluation.every=1", "device=cpu")
 
@@ -302,7 +303,7 @@ def test_a_terminal_that_closes_ends_a_run_cleanly(tmp_path: Path) -> None:
 def test_nohup_means_that_a_terminal_that_closes_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with stochflow.api.stop_signal() as asked:
+        with stop_signal() as asked:
             os.kill(os.getpid(), signal.SIGHUP)
             assert not asked()
     finally:
@@ -338,7 +339,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read_is_read_anew(
 ) -> None:
     import torch
 
-    from stochflow import checkpoint
+    from stochflow.runs import checkpoint
 
     folder = tmp_path / "checkpoint"
     for step in (1, 2):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stochflow.errors import ConfigError
+from stochflow.core.errors import ConfigError
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.forecaster import StochflowForecaster
 

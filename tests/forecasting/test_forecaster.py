@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stochflow.errors import ConfigError, DataError
-from stochflow.forecasting.calibration import Verdict
+from stochflow.core.errors import ConfigError, DataError
+from stochflow.forecasting.data.encoder import Columns
+from stochflow.forecasting.data.series import Series
 from stochflow.forecasting.forecaster import StochflowForecaster, interval_levels, truncated
-from stochflow.forecasting.frame import Columns
-from stochflow.forecasting.series import Series
-from stochflow.forecasting.training import Trained
+from stochflow.forecasting.model.calibration import Verdict
+from stochflow.forecasting.model.fit import Trained
 
 MONTHS = 96
 

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stochflow.errors import DataError
+from stochflow.core.errors import DataError
+from stochflow.forecasting.data.encoder import MIN_OBSERVED
 from stochflow.forecasting.forecaster import StochflowForecaster
-from stochflow.forecasting.frame import MIN_OBSERVED
 
 SHAPES = {
     "noise": lambda n: np.random.default_rng(n).normal(size=n),

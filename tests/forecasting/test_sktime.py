@@ -13,10 +13,10 @@ if "CI" not in os.environ:  # there it must be installed
 
 from sktime.utils.estimator_checks import check_estimator
 
-from stochflow.errors import ConfigError, DataError
-from stochflow.forecasting.datasets import load_series
+from stochflow.core.errors import ConfigError, DataError
+from stochflow.forecasting.data.datasets import load_series
+from stochflow.forecasting.data.encoder import Columns
 from stochflow.forecasting.forecaster import StochflowForecaster
-from stochflow.forecasting.frame import Columns
 from stochflow.forecasting.sktime import StochflowSktimeForecaster
 
 ALPHA = [0.05, 0.25, 0.5, 0.75, 0.95]

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stochflow.errors import DataError
+from stochflow.core.errors import DataError
+from stochflow.forecasting.data.encoder import Columns
 from stochflow.forecasting.forecaster import StochflowForecaster
-from stochflow.forecasting.frame import Columns
 from stochflow.forecasting.storage import MANIFEST, TENSORS
 
 TINY = {"width": 8, "num_bins": 33, "num_intentions": 5, "num_paths": 20, "validation_paths": 8, "max_steps": 4}

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from stochflow import cli
-from stochflow.errors import StochflowError
+from stochflow.cli import app as cli
+from stochflow.core.errors import StochflowError
 
 SECONDS = 10
 MEMORY = 2 * 2**30

@@ -17,17 +17,19 @@ import pandas as pd
 import yaml
 
 import stochflow
-from stochflow import api, cli
-from stochflow.channel_config import make_channel
-from stochflow.config import Config
-from stochflow.experiment import reference_tokens
+from stochflow import api
+from stochflow.cli import app as cli
+from stochflow.config.schema import Config
+from stochflow.environments.channel_factory import make_channel
+from stochflow.environments.registry import make_task
+from stochflow.experiments import launch
+from stochflow.experiments.build import reference_tokens
+from stochflow.experiments.sweep import compare
+from stochflow.experiments.sweep.specification import plan, specify
 from stochflow.forecasting import StochflowForecaster
-from stochflow.forecasting.frame import Columns, Encoder
+from stochflow.forecasting.data.encoder import Columns, Encoder
+from stochflow.forecasting.data.tables import read_frame
 from stochflow.forecasting.storage import _seal
-from stochflow.forecasting.tables import read_frame
-from stochflow.sweeps import compare
-from stochflow.sweeps.plan import plan, specify
-from stochflow.tasks import make_task
 from tests.fuzz.judge import EVIL, OUTSIDE, command
 from tests.fuzz.mutations import (
     NUMBERS,
@@ -74,7 +76,7 @@ SPECIFICATIONS: list[dict[str, Any]] = [
     {"tasks": ["bits:8,1"], "methods": ["sgfn-db", "random"], "noise": [0.1, "none"], "seeds": 2, "trajectories": 16},
     {"tasks": ["bits:8,1", "hypergrid:2,3"], "seeds": 1, "settings": SMALL, "track": [], "engine": "local"},
     {"tasks": ["bits:8,1"], "methods": ["all"], "noise": [0.1, 0.2, 0.3], "seeds": 3},
-    {"tasks": ["bits:8,1"], "noise": ["matrix.yaml", 0.5], "retries": 1, "stack": True, "jobs": 2, "address": None},
+    {"tasks": ["bits:8,1"], "noise": ["matrix.yaml", 0.5], "retries": 1, "jobs": 2, "address": None},
 ]
 
 
@@ -181,7 +183,7 @@ def table(shop: Workshop, random: Random) -> Call:
         layer["lengths"] = {"variable": True, "max_length": pick(random, [None, 4, 5, 4096])}
     if random.random() < 0.2:
         layer["reward_noise"] = pick(random, ["replicate", "gaussian", "gaussian:0.1", "gaussian:1e308", "x"])
-    return lambda: done(api.resolve_config([layer]))
+    return lambda: done(launch.resolve_config([layer]))
 
 
 def sequences(shop: Workshop, random: Random) -> Call:

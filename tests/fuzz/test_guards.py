@@ -14,13 +14,14 @@ import pandas as pd
 import pytest
 
 import stochflow
-from stochflow import cli, memory
-from stochflow.channel_config import read_matrix
-from stochflow.config import parse_yaml, read_yaml
-from stochflow.errors import ConfigError, DataError
-from stochflow.forecasting.tables import read_frame
-from stochflow.sweeps import compare
-from stochflow.tasks.tables import Columns, read_table
+from stochflow.cli import app as cli
+from stochflow.config.schema import parse_yaml, read_yaml
+from stochflow.core import ram as memory
+from stochflow.core.errors import ConfigError, DataError
+from stochflow.environments.channel_factory import read_matrix
+from stochflow.environments.sequences.user_table import Columns, read_table
+from stochflow.experiments.sweep import compare
+from stochflow.forecasting.data.tables import read_frame
 from tests.fuzz.mutations import BOMB, MERGE_BOMB
 
 SMALL = ("optimiser.batch_size=8", "optimiser.updates=1", "model.width=8", "evaluation.num_samples=8")
@@ -184,7 +185,7 @@ def test_tables_with_too_many_columns_are_refused_at_once(tmp_path: Path) -> Non
 
 
 def test_a_packed_table_is_not_unpacked_beyond_what_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stochflow.forecasting.tables.available", lambda: 4 * 2**20)
+    monkeypatch.setattr("stochflow.forecasting.data.tables.available", lambda: 4 * 2**20)
     (tmp_path / "bomb.csv.gz").write_bytes(gzip.compress(b"ds,y\n" + b"0" * 2**22))
     with pytest.raises(DataError, match="more than 1 MB when unpacked"):
         read_frame(tmp_path / "bomb.csv.gz")

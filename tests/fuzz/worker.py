@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from stochflow.sweeps.compare import _Sweep
+from stochflow.experiments.sweep.compare import _Sweep
 from tests.fuzz.judge import OUTSIDE, Watch, limit_memory, problem_of
 from tests.fuzz.kinds import CONFINED, KINDS, Workshop
 

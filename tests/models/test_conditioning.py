@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from stochflow.models.conditioning import Conditioner
-from stochflow.models.dynamics import DynamicsModel
+from stochflow.models.dynamics.tabular import DynamicsModel
 from stochflow.models.flow_network import FlowNetwork, Heads
-from stochflow.rollout import NetworkSampler
+from stochflow.sampling.rollout import NetworkSampler
 
 NUM_TOKENS, LENGTH, WIDTH, CONTEXT = 3, 4, 8, 5
 

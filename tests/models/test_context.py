@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from stochflow.errors import ConfigError
+from stochflow.core.errors import ConfigError
 from stochflow.models.context import ContextConfig, ContextEncoder, log_spaced_frequencies, sinusoids
 
 BATCH, TIME, WIDTH, FEATURES, TOKENS = 3, 6, 8, 2, 5

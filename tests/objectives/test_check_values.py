@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.channels import uniform_slip
-from stochflow.enumerated.tree import kl_to_target, policy_log_marginals, terminal_log_probs, tv_to_target
-from stochflow.logmath import log_marginal, safe_log
+from stochflow.core.logspace import log_marginal, safe_log
+from stochflow.environments.channels import uniform_slip
+from stochflow.environments.registry import Reward
+from stochflow.environments.sequences.tfbind8 import TFBind8
 from stochflow.objectives.detailed_balance import db_residual
 from stochflow.objectives.divergence import state_kl
-from stochflow.tasks import Reward
-from stochflow.tasks.tfbind8 import TFBind8
+from stochflow.truth.prefix_tree import kl_to_target, policy_log_marginals, terminal_log_probs, tv_to_target
 
 LENGTH, K = 8, 4
 TASK = TFBind8()

@@ -10,18 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.channels import positional, uniform_slip
-from stochflow.config import resolve
-from stochflow.enumerated.tree import (
-    attainable_optimum,
-    infeasible_share,
-    kl_to_target,
-    policy_log_marginals,
-    terminal_log_probs,
-    tv_to_target,
-)
-from stochflow.logmath import log_marginal, safe_log
-from stochflow.models.dynamics import DynamicsModel, KnownDynamics
+from stochflow.config.schema import resolve
+from stochflow.core.logspace import log_marginal, safe_log
+from stochflow.core.random import Generators
+from stochflow.environments.channels import positional, uniform_slip
+from stochflow.environments.sequences.task import Reward
+from stochflow.models.dynamics.tabular import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork, Heads
 from stochflow.objectives.base import Learner
 from stochflow.objectives.detailed_balance import DetailedBalance, db_residual
@@ -31,13 +25,19 @@ from stochflow.objectives.divergence import (
     state_kl,
     trajectory_kl_loss,
 )
-from stochflow.objectives.flows import terminal_flows
-from stochflow.objectives.losses import balance_loss
-from stochflow.planning.memory import ScoreMemory
-from stochflow.replay import Replay
-from stochflow.seeding import Generators
-from stochflow.tasks.base import Reward
-from stochflow.trajectory import Trajectories
+from stochflow.objectives.regression_losses import balance_loss
+from stochflow.objectives.state_flows import terminal_flows
+from stochflow.sampling.replay_buffer import Replay
+from stochflow.sampling.score_memory import ScoreMemory
+from stochflow.sampling.trajectories import Trajectories
+from stochflow.truth.prefix_tree import (
+    attainable_optimum,
+    infeasible_share,
+    kl_to_target,
+    policy_log_marginals,
+    terminal_log_probs,
+    tv_to_target,
+)
 
 NUM_TOKENS, LENGTH = 3, 3
 CHANNEL = positional(

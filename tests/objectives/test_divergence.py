@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.channels import noiseless, uniform_slip
-from stochflow.config import ObjectiveConfig, resolve
-from stochflow.enumerated.tree import attainable_optimum, kl_to_target, terminal_log_probs
-from stochflow.logmath import log_marginal, safe_log
-from stochflow.models.dynamics import DynamicsModel, KnownDynamics
+from stochflow.config.schema import ObjectiveConfig, resolve
+from stochflow.core.logspace import log_marginal, safe_log
+from stochflow.core.random import Generators
+from stochflow.environments.channels import noiseless, uniform_slip
+from stochflow.environments.sequences.task import Reward
+from stochflow.models.dynamics.tabular import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import Heads
 from stochflow.objectives.base import Learner
 from stochflow.objectives.divergence import (
@@ -27,11 +28,10 @@ from stochflow.objectives.divergence import (
     trajectory_kl_loss,
 )
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
-from stochflow.planning.memory import ScoreMemory
-from stochflow.replay import Replay
-from stochflow.seeding import Generators
-from stochflow.tasks.base import Reward
-from stochflow.trajectory import Trajectories
+from stochflow.sampling.replay_buffer import Replay
+from stochflow.sampling.score_memory import ScoreMemory
+from stochflow.sampling.trajectories import Trajectories
+from stochflow.truth.prefix_tree import attainable_optimum, kl_to_target, terminal_log_probs
 
 # two tokens, two steps; an intention comes true three times out of four
 SLIP = uniform_slip(2, 0.5)

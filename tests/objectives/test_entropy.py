@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from stochflow.config import ObjectiveConfig
+from stochflow.config.schema import ObjectiveConfig
 from stochflow.objectives.entropy import (
     dynamics_loss,
     entropy_pulls,

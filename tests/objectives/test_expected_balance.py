@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.channels import positional_slip
-from stochflow.enumerated.fixed_points import expected_balance
+from stochflow.environments.channels import positional_slip
 from stochflow.objectives.expected_balance import edb_residual, log_expected_flow
+from stochflow.truth.fixed_points import expected_balance
 
 
 def double(*values: float) -> Tensor:

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.objectives.balance import Steps
 from stochflow.objectives.detailed_balance import db_residual
-from stochflow.objectives.losses import balance_loss
+from stochflow.objectives.path_terms import Steps
+from stochflow.objectives.regression_losses import balance_loss
 from stochflow.objectives.subtrajectory_balance import subtb_loss, subtb_residual, subtb_weights
 from stochflow.objectives.trajectory_balance import tb_residual
 

@@ -23,7 +23,8 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from stochflow import api, cli
+from stochflow import api
+from stochflow.cli import app as cli
 
 PROGRAMS = ("chromium", "chromedriver")
 PACKAGES = ("chromium", "chromium-driver")

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 import typer
 
-from stochflow import cli, experiment
-from stochflow.channel_config import parse_noise
-from stochflow.config import Config, resolve
-from stochflow.errors import DataError
-from stochflow.methods import METHODS, method_settings
+from stochflow.cli import app as cli
+from stochflow.config.methods import METHODS, method_settings
+from stochflow.config.schema import Config, resolve
+from stochflow.core.errors import DataError
+from stochflow.environments.channel_factory import parse_noise
+from stochflow.experiments import build as experiment
+from stochflow.experiments.sweep import compare
+from stochflow.experiments.sweep.specification import PlannedRun
 from stochflow.reports.commands import compare_command, noise_flag, peculiarities, train_command
-from stochflow.sweeps import compare
-from stochflow.sweeps.plan import PlannedRun
 
 MATRIX = [[0.7, 0.3, 0.0, 0.0], [0.1, 0.9, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [1e-7, 0.0, 0.0, 0.9999999]]
 

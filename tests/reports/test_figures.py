@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stochflow.config import Config
-from stochflow.metrics.intervals import median_interval
+from stochflow.config.schema import Config
+from stochflow.evaluation.bootstrap import median_interval
 from stochflow.reports import figures
-from stochflow.reports.data import RunRecord, read_run, read_source
-from stochflow.reports.exact import Channels, Landscape, examine
+from stochflow.reports.checkpoint import Channels, Landscape, examine
 from stochflow.reports.figures import NUM_POINTS, Figure
 from stochflow.reports.groups import MEASURES, grouped
+from stochflow.reports.reader import RunRecord, read_run, read_source
 
 REGRET = MEASURES[0]
 NASTY = "</script><img src=x onerror=alert(1)>"

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stochflow.config import Config, resolve
-from stochflow.reports.data import RunRecord
+from stochflow.config.schema import Config, resolve
 from stochflow.reports.groups import BATCH_SCORE, MEASURES, curve, grouped, measures_of
+from stochflow.reports.reader import RunRecord
 
 
 def record(name: str, config: Config | None = None, **columns: list[float]) -> RunRecord:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import stochflow
-from stochflow import cli
-from stochflow.errors import ConfigError, DataError
+from stochflow.cli import app as cli
+from stochflow.core.errors import ConfigError, DataError
 from stochflow.reports import page as module
 from stochflow.reports.page import write_report
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pandas as pd
 
-from stochflow.errors import ConfigError, DataError
-from stochflow.files import write_atomically
+from stochflow.core.errors import ConfigError, DataError
+from stochflow.core.extras import extra
+from stochflow.core.files import write_atomically
+from stochflow.core.ram import require
 from stochflow.forecasting.config import ForecastConfig
-from stochflow.forecasting.datasets import SERIES, load_series
+from stochflow.forecasting.data.datasets import SERIES, load_series
+from stochflow.forecasting.data.encoder import Columns, check_horizon, read_frame
 from stochflow.forecasting.forecaster import MODEL, StochflowForecaster, interval_levels
-from stochflow.forecasting.frame import Columns, check_horizon, read_frame
-from stochflow.forecasting.page import fan_page
-from stochflow.forecasting.training import Report, silent
-from stochflow.memory import require
-from stochflow.optional import extra
+from stochflow.forecasting.model.fit import Report, silent
+from stochflow.forecasting.plotting import fan_page
 
 # quantiles that the page's bands need
 _PAGE_LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)

@@ -5,8 +5,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
-from stochflow.config import Settings, sentence_of
-from stochflow.errors import ConfigError
+from stochflow.config.schema import Settings, sentence_of
+from stochflow.core.errors import ConfigError
 
 # attention heads of the context encoder
 NUM_HEADS = 4

@@ -9,17 +9,13 @@ import numpy as np
 import pandas as pd
 import torch
 
-from stochflow.errors import ConfigError, DataError
-from stochflow.forecasting.calibration import Verdict, stretched
+from stochflow.core.errors import ConfigError, DataError
 from stochflow.forecasting.config import ForecastConfig
-from stochflow.forecasting.direct import direct_values, pooled
-from stochflow.forecasting.frame import Columns, Encoder, Panel, check_horizon
-from stochflow.forecasting.paths import sample_paths, starts
-from stochflow.forecasting.ridge import hedged
-from stochflow.forecasting.series import Array, Series
-from stochflow.forecasting.spread import verdicts
-from stochflow.forecasting.storage import SETTINGS, read_forecaster, write_forecaster
-from stochflow.forecasting.training import (
+from stochflow.forecasting.data.encoder import Columns, Encoder, Panel, check_horizon
+from stochflow.forecasting.data.series import Array, Series
+from stochflow.forecasting.model.calibration import Verdict, stretched
+from stochflow.forecasting.model.direct import direct_values, pooled
+from stochflow.forecasting.model.fit import (
     Report,
     Trained,
     World,
@@ -29,6 +25,10 @@ from stochflow.forecasting.training import (
     thoughts,
     train_network,
 )
+from stochflow.forecasting.model.paths import sample_paths, starts
+from stochflow.forecasting.model.ridge_ar import hedged
+from stochflow.forecasting.model.spread import verdicts
+from stochflow.forecasting.storage import SETTINGS, read_forecaster, write_forecaster
 
 MODEL = "stochflow"
 # path steps that are held in memory at once

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from stochflow.errors import DataError
+from stochflow.core.errors import DataError
+from stochflow.core.extras import extra
+from stochflow.forecasting.data.encoder import Columns
+from stochflow.forecasting.data.tables import names_list, show_time
+from stochflow.forecasting.data.timeline import infer_freq
 from stochflow.forecasting.forecaster import MODEL, StochflowForecaster
-from stochflow.forecasting.frame import Columns
-from stochflow.forecasting.tables import names_list, show_time
-from stochflow.forecasting.timeline import infer_freq
-from stochflow.optional import extra
 
 BaseForecaster: Any = extra("sktime.forecasting.base", "sktime").BaseForecaster
 _HORIZON = 12

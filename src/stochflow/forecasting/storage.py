@@ -16,13 +16,13 @@ from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
 from torch import Tensor
 
-from stochflow.errors import ConfigError, DataError
-from stochflow.files import remove_leftovers, sync_folder, write_atomically
-from stochflow.forecasting.calibration import Verdict
+from stochflow.core.errors import ConfigError, DataError
+from stochflow.core.files import remove_leftovers, sync_folder, write_atomically
 from stochflow.forecasting.config import ForecastConfig
-from stochflow.forecasting.frame import Encoder, Panel, check_horizon
-from stochflow.forecasting.series import Series
-from stochflow.forecasting.training import Trained, new_network
+from stochflow.forecasting.data.encoder import Encoder, Panel, check_horizon
+from stochflow.forecasting.data.series import Series
+from stochflow.forecasting.model.calibration import Verdict
+from stochflow.forecasting.model.fit import Trained, new_network
 
 FORMAT = 3
 TENSORS, MANIFEST = "forecaster.safetensors", "forecaster.json"

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stochflow.config import ContextConfig
-from stochflow.errors import ConfigError
+from stochflow.config.schema import ContextConfig
+from stochflow.core.errors import ConfigError
 from stochflow.models.attention import Block, initialise_linears
 
 __all__ = ["ContextConfig", "ContextEncoder", "ContextMemory"]

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stochflow.logmath import masked_log_softmax
-from stochflow.models.body import PrefixBody
+from stochflow.core.logspace import masked_log_softmax
 from stochflow.models.conditioning import Conditioner
+from stochflow.models.engine.prefix_evaluation import Evaluation, Recorder, StateRecorder, Workspace
+from stochflow.models.engine.prefix_layout import PrefixTree
+from stochflow.models.kmer_body import PrefixBody
 from stochflow.models.masks import IntentionMask
-from stochflow.models.prefixes import PrefixTree
-from stochflow.models.recorder import Evaluation, Recorder, StateRecorder, Workspace
-from stochflow.models.transformer import TransformerBody
+from stochflow.models.transformer_body import TransformerBody
 
 Body = PrefixBody | TransformerBody
 _MAX_WORKSPACE = 2**20  # numbers per layer of what is kept from batch to batch

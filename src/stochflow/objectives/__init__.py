@@ -1,1 +1,5 @@
-"""What the policy minimises: residual first, then loss, then the objective that feeds them."""
+"""What a policy minimises: balance conditions, divergences, entropy terms, and the baselines.
+
+Every objective turns a batch of trajectories into losses, one per update. Residuals are pure functions above the
+classes. Imports what stands before it, up to `sampling`.
+"""

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from stochflow.config import Config
-from stochflow.models.dynamics import Dynamics
+from stochflow.config.schema import Config
+from stochflow.core.random import Generators
+from stochflow.environments.sequences.task import Reward
+from stochflow.models.dynamics.tabular import Dynamics
+from stochflow.models.engine.prefix_evaluation import Recorder, StateRecorder
 from stochflow.models.flow_network import FlowNetwork, Heads
-from stochflow.models.recorder import Recorder, StateRecorder
-from stochflow.planning.memory import ScoreMemory
-from stochflow.policies import NetworkPolicy, Policy
-from stochflow.replay import Replay
-from stochflow.rollout import NetworkSampler, Sampler
-from stochflow.seeding import Generators
-from stochflow.tasks.base import Reward
-from stochflow.trajectory import Trajectories
+from stochflow.sampling.policies import NetworkPolicy, Policy
+from stochflow.sampling.replay_buffer import Replay
+from stochflow.sampling.rollout import NetworkSampler, Sampler
+from stochflow.sampling.score_memory import ScoreMemory
+from stochflow.sampling.trajectories import Trajectories
 
 # what was computed, by name; "loss" is a tensor of autograd or a `WrittenLoss`
 Terms = Mapping[str, Tensor | float]

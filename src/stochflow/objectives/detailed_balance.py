@@ -8,10 +8,10 @@ import math
 import numpy as np
 from torch import Tensor
 
-from stochflow.config import ObjectiveConfig
-from stochflow.objectives.balance import PathBalance, Steps
-from stochflow.objectives.losses import balance_loss
-from stochflow.objectives.written import Array, Pulls
+from stochflow.config.schema import ObjectiveConfig
+from stochflow.objectives.path_gradients import Array, Pulls
+from stochflow.objectives.path_terms import PathBalance, Steps
+from stochflow.objectives.regression_losses import balance_loss
 
 
 def db_residual(

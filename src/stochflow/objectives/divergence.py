@@ -6,16 +6,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stochflow.logmath import log_marginal, masked_mean
-from stochflow.models.recorder import Recorder, WrittenLoss
-from stochflow.objectives.balance import Paths, pick
+from stochflow.core.logspace import log_marginal, masked_mean
+from stochflow.models.engine.prefix_evaluation import Recorder, WrittenLoss
 from stochflow.objectives.base import ARITHMETIC, Objective, TensorTerms, Terms
 from stochflow.objectives.entropy import EntropyTerms, entropy_pulls, entropy_terms
-from stochflow.objectives.flows import child_flows
-from stochflow.objectives.losses import balance_loss
-from stochflow.objectives.written import Array, WrittenPaths, log_softmax, log_sum, quietly
-from stochflow.rollout import Sampler, policy_sampler
-from stochflow.trajectory import Trajectories
+from stochflow.objectives.path_gradients import Array, WrittenPaths, log_softmax, log_sum, quietly
+from stochflow.objectives.path_terms import Paths, pick
+from stochflow.objectives.regression_losses import balance_loss
+from stochflow.objectives.state_flows import child_flows
+from stochflow.sampling.rollout import Sampler, policy_sampler
+from stochflow.sampling.trajectories import Trajectories
 
 
 def reward_adjusted_diff(log_reward: Tensor, log_marginals: Tensor, valid: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stochflow.config import ObjectiveConfig
-from stochflow.objectives.written import Array
+from stochflow.config.schema import ObjectiveConfig
+from stochflow.objectives.path_gradients import Array
 
 _MAX_SHARE = 1.0 - 1e-6
 _LEAST_MIXTURE = 1e-12

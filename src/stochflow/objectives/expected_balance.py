@@ -6,12 +6,12 @@ Its exact solution is not reward-proportional under noise: `enumerated/fixed_poi
 import torch
 from torch import Tensor
 
-from stochflow.logmath import log_marginal
-from stochflow.objectives.balance import Balance
+from stochflow.core.logspace import log_marginal
 from stochflow.objectives.base import ARITHMETIC, Terms
-from stochflow.objectives.flows import child_flows
-from stochflow.objectives.losses import balance_loss
-from stochflow.trajectory import Trajectories
+from stochflow.objectives.path_terms import Balance
+from stochflow.objectives.regression_losses import balance_loss
+from stochflow.objectives.state_flows import child_flows
+from stochflow.sampling.trajectories import Trajectories
 
 
 def log_expected_flow(log_dynamics: Tensor, log_child_flows: Tensor) -> Tensor:

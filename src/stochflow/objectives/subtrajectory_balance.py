@@ -6,9 +6,9 @@
 import torch
 from torch import Tensor
 
-from stochflow.config import LossShape, ObjectiveConfig
-from stochflow.objectives.balance import PathBalance, Steps
-from stochflow.objectives.losses import shaped
+from stochflow.config.schema import LossShape, ObjectiveConfig
+from stochflow.objectives.path_terms import PathBalance, Steps
+from stochflow.objectives.regression_losses import shaped
 
 
 def subtb_residual(log_flows: Tensor, log_ratio: Tensor) -> Tensor:

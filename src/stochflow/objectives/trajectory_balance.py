@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stochflow.config import ObjectiveConfig
-from stochflow.objectives.balance import PathBalance, Steps
-from stochflow.objectives.losses import balance_loss
-from stochflow.objectives.written import Array, Pulls
+from stochflow.config.schema import ObjectiveConfig
+from stochflow.objectives.path_gradients import Array, Pulls
+from stochflow.objectives.path_terms import PathBalance, Steps
+from stochflow.objectives.regression_losses import balance_loss
 
 
 def tb_residual(log_flows: Tensor, log_ratio: Tensor, valid: Tensor | None) -> Tensor:

@@ -1,1 +1,5 @@
-"""Run directories as one HTML page."""
+"""One HTML page about a run or a comparison, from its files alone.
+
+`reader` loads the files, `figures` draws, `page` puts the sections together; `html` is the shell around them. Imports
+what stands before it, up to `experiments`.
+"""

@@ -4,11 +4,11 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from stochflow.channel_config import parse_noise
-from stochflow.config import ChannelConfig, Config, leaves, parse_assignment, resolve, yaml_line
-from stochflow.errors import ConfigError, StochflowError
-from stochflow.methods import method_settings
-from stochflow.oracles.task import PREFIX
+from stochflow.config.methods import method_settings
+from stochflow.config.schema import ChannelConfig, Config, leaves, parse_assignment, resolve, yaml_line
+from stochflow.core.errors import ConfigError, StochflowError
+from stochflow.environments.channel_factory import parse_noise
+from stochflow.environments.sequences.oracles.task import PREFIX
 
 _NOT_ABOUT_LEARNING = ("device", "threads", "evaluation", "checkpoint_every")
 

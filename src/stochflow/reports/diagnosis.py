@@ -5,11 +5,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from stochflow.reports.data import RunRecord, read_source
-from stochflow.watching.alarms import UNTRAINED
-from stochflow.watching.course import records_of
-from stochflow.watching.examination import examine
-from stochflow.watching.findings import Finding
+from stochflow.reports.reader import RunRecord, read_source
+from stochflow.runs.monitor.alarms import UNTRAINED
+from stochflow.runs.monitor.diagnosis import examine
+from stochflow.runs.monitor.findings import Finding
+from stochflow.runs.monitor.history import records_of
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stochflow.metrics.intervals import median_interval
-from stochflow.reports.exact import Channels, Landscape, thinned
+from stochflow.evaluation.bootstrap import median_interval
+from stochflow.reports.checkpoint import Channels, Landscape, thinned
 from stochflow.reports.groups import Group, Measure, curve
 
 Trace = dict[str, Any]

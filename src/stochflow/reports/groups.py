@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stochflow.reports.commands import peculiarities
-from stochflow.reports.data import RunRecord
+from stochflow.reports.reader import RunRecord
 
 
 @dataclass(frozen=True)

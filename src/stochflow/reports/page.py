@@ -5,18 +5,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stochflow.config import dump_yaml
-from stochflow.errors import ConfigError
-from stochflow.metrics.intervals import median_interval
-from stochflow.pages.page import assemble, plotly_js, versions, write_page
-from stochflow.reports import figures, markup
+from stochflow.config.schema import dump_yaml
+from stochflow.core.errors import ConfigError
+from stochflow.evaluation.bootstrap import median_interval
+from stochflow.reports import figures
 from stochflow.reports.commands import compare_command, train_command
-from stochflow.reports.data import RunRecord, Source, read_source
-from stochflow.reports.detail import detail
 from stochflow.reports.diagnosis import Diagnosis, diagnosis
 from stochflow.reports.groups import MEASURES, Group, grouped, measures_of
-from stochflow.reports.markup import Charts, Column
-from stochflow.reports.template import SCRIPT, STYLE
+from stochflow.reports.html import markup
+from stochflow.reports.html.markup import Charts, Column
+from stochflow.reports.html.page import assemble, plotly_js, versions, write_page
+from stochflow.reports.html.template import SCRIPT, STYLE
+from stochflow.reports.reader import RunRecord, Source, read_source
+from stochflow.reports.run_section import detail
 
 REPORT = "report.html"
 # letters of figures on one page, beside the five megabytes of plotly.js: more would make it too heavy to send

@@ -1,0 +1,606 @@
+"""Every setting of a run, checked before anything starts: one model per stage, one sentence per field."""
+
+import reprlib
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from stochflow.core.errors import ConfigError
+from stochflow.core.files import read_limited
+
+_BATCHES_KEPT = 64
+_DECAY = 0.9
+# of a budget; nobody lives to see it, and it is still exact as a float
+MOST = 10**15
+# of a YAML text: its bytes, its values with all that aliases repeat, and how deep they are nested
+_MAX_BYTES = 8 * 2**20
+_MAX_VALUES = 200_000
+_MAX_DEPTH = 64
+_MAX_DIGITS = 400
+
+LossShape = Literal["squared", "linex", "linex-half", "linex-reversed", "shifted-cosh"]
+
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]  # whichever of the two there is
+    """Values and nothing else: no tag makes an object. A key that stands twice is an error, not the last of them."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen = set()
+        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            if key_node.tag == "tag:yaml.org,2002:merge":  # it may be there again, and what it brings be overridden
+                continue
+            key = key_node.value if key_node.value == "=" else self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):  # which is refused below
+                continue
+            if key in seen:
+                raise ValueError(f"the key '{key}' stands twice, again in line {key_node.start_mark.line + 1}")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def _short_number(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The same constructor for numbers of a length that people write: 1:1:1… is a number in base 60, and slow."""
+
+    def checked(loader: Any, node: Any) -> Any:
+        if isinstance(node, yaml.ScalarNode) and len(node.value) > _MAX_DIGITS:
+            raise ValueError(f"it holds a number of {len(node.value):,} digits")
+        return construct(loader, node)
+
+    return checked
+
+
+for _tag, _construct in (("int", _Base.construct_yaml_int), ("float", _Base.construct_yaml_float)):
+    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _short_number(_construct))
+
+
+class Settings(BaseModel):
+    # misspelt keys and text where a number belongs are errors, not surprises
+    model_config = ConfigDict(extra="forbid", strict=True, validate_default=True, allow_inf_nan=False)
+
+
+class TableConfig(Settings):
+    """Your own sequences and scores (task table)."""
+
+    file: str | None = Field(None, description="CSV or TSV file with a header; null for the other tasks.")
+    name: str | None = Field(None, description="What the task is called; by default after the file.")
+    sequence_column: str = Field("sequence", description="Column of the sequences.")
+    score_column: str = Field(
+        "score", description="Column of the scores; several, separated by commas, are replicates."
+    )
+    variance_column: str | None = Field(None, description="Column of the variance of one measurement.")
+    alphabet: str = Field("auto", description="dna, rna, protein, auto for the first that fits, or the letters.")
+    scale: Literal["none", "unit"] = Field("none", description="Scores as they are, or scaled to [0, 1].")
+    sha256: str | None = Field(None, description="Hash of what the table says; a table that says another is refused.")
+
+
+class LengthConfig(Settings):
+    """Designs that may end early, by a stop action (tables and oracles); either bound asks for it too."""
+
+    variable: bool = Field(False, description="Let designs differ in length.")
+    min_length: int | None = Field(None, ge=1, le=4096, description="Fewest letters; null: as in the table, or 1.")
+    max_length: int | None = Field(None, ge=1, le=4096, description="Most letters, and cycles; null: as in the table.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _asked_for(cls, given: Any) -> Any:
+        """A bound means variable length, whether it is said or not."""
+        bounded = isinstance(given, dict) and (given.get("min_length") or given.get("max_length")) is not None
+        return {**given, "variable": True} if bounded else given
+
+    @model_validator(mode="after")
+    def _ordered(self) -> "LengthConfig":
+        if self.min_length is not None and self.max_length is not None and self.min_length > self.max_length:
+            raise ValueError(
+                f"min_length {self.min_length} is above max_length {self.max_length}; give the smaller one first"
+            )
+        return self
+
+
+class ChannelConfig(Settings):
+    """The noise between intention and outcome."""
+
+    kind: Literal["none", "uniform-slip", "confusion", "positional", "dna-synthesis"] = Field(
+        "uniform-slip", description="Which channel."
+    )
+    noise: float | list[float] = Field(
+        0.25, description="Slip α or error rate in [0, 1); a list gives one α per position (kind positional)."
+    )
+    matrix: list[list[float]] | None = Field(None, description="K rows of K probabilities (kind confusion).")
+    matrices: list[list[list[float]]] | None = Field(None, description="One matrix per position (kind positional).")
+    file: str | None = Field(None, description="CSV or YAML file that holds the matrix, or a list of them in YAML.")
+    deletion: float = Field(0.0, ge=0, lt=1, description="Probability that nothing is written (variable length).")
+    duplication: float = Field(0.0, ge=0, lt=1, description="Probability of writing twice (variable length).")
+
+    @model_validator(mode="after")
+    def _something_is_written(self) -> "ChannelConfig":
+        if self.deletion + self.duplication >= 1.0:
+            raise ValueError("deletion and duplication together must stay below 1, or no letter is ever written once")
+        return self
+
+
+class RewardConfig(Settings):
+    """From score to reward."""
+
+    beta: float = Field(3.0, gt=0, le=1e3, description="Exponent β of the score.")
+    floor: float = Field(1e-6, gt=0, description="Smallest reward, applied after the power.")
+    ramp: float = Field(0.0, ge=0, description="Training steps over which β(t) rises from 1; 0 means β at once.")
+
+
+class ModelConfig(Settings):
+    """The flow network."""
+
+    body: Literal["kmer", "transformer"] = Field("kmer", description="What reads a prefix: summed k-mers or attention.")
+    kmers: list[int] | None = Field(
+        None,
+        min_length=1,
+        description="k-mer lengths embedded along the prefix; null suits them to alphabet and length (kmer).",
+    )
+    trunk: Literal["residual", "plain"] = Field(
+        "residual", description="Layers behind the embedding: residual with norm and GELU, or a plain ReLU MLP (kmer)."
+    )
+    width: int = Field(128, ge=1, le=2**14, description="Width of the body.")
+    num_layers: int = Field(2, ge=0, le=64, description="Residual layers or attention blocks after the embedding.")
+    heads: int = Field(4, ge=1, description="Attention heads; they divide the width (transformer).")
+    precision: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Of the products behind the embedding; bfloat16 pays for widths of 512 and more (kmer)."
+    )
+
+    @model_validator(mode="after")
+    def _positive_kmers(self) -> "ModelConfig":
+        if self.kmers is not None and min(self.kmers) != 1:
+            raise ValueError("kmers must contain 1 and no smaller number, or single letters would be invisible")
+        return self
+
+    @model_validator(mode="after")
+    def _whole_heads(self) -> "ModelConfig":
+        if self.body == "transformer" and self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of {self.heads} heads")
+        return self
+
+    @model_validator(mode="after")
+    def _precise_attention(self) -> "ModelConfig":
+        if self.body == "transformer" and self.precision != "float32":
+            raise ValueError(f"a transformer computes in float32; leave precision {self.precision} out")
+        return self
+
+
+class ContextConfig(Settings):
+    """The context encoder: what the policy and the dynamics may know beyond the prefix."""
+
+    width: int = Field(64, ge=2, le=2**14, description="Width of the memory and of the pooled vector.")
+    heads: int = Field(4, ge=1, description="Attention heads; they divide the width.")
+    layers: int = Field(2, ge=0, le=64, description="Self-attention blocks.")
+    dropout: float = Field(0.0, ge=0, lt=1, description="Share of each residual branch that training sets to zero.")
+    position: Literal["learned", "sinusoidal", "continuous", "none"] = Field(
+        "none", description="A table, sinusoids of the index, sinusoids of real-valued times, or a set."
+    )
+    max_length: int = Field(512, ge=1, le=2**20, description="Rows of the table of learned positions.")
+    num_tokens: int = Field(0, ge=0, le=2**20, description="Different tokens; 0 for contexts without tokens.")
+    num_features: int = Field(0, ge=0, le=2**20, description="Real features per element; 0 for contexts without any.")
+
+    @model_validator(mode="after")
+    def _buildable(self) -> "ContextConfig":
+        if self.width % self.heads or self.width % 2:
+            raise ValueError("width must be even and a multiple of heads")
+        if not self.num_tokens and not self.num_features:
+            raise ValueError("set num_tokens, num_features or both, or there is nothing to encode")
+        return self
+
+
+class DynamicsConfig(Settings):
+    """The forward-dynamics model P̂(s'|s,a)."""
+
+    kind: Literal["learned", "known"] = Field("learned", description="Learn P̂, or use the true channel.")
+    depends_on: Literal["intention", "position", "state"] = Field(
+        "position", description="What P̂ may depend on; each choice includes the ones before it."
+    )
+    learning_rate: float = Field(0.02, gt=0, description="Adam learning rate, falling linearly to a tenth of it.")
+    clip: float = Field(10.0, gt=0, description="Gradient-norm clip.")
+    off_policy: bool = Field(True, description="Fit to the replay buffer instead of the fresh batch alone.")
+    rounds: int = Field(8, ge=1, le=10**6, description="Off-policy updates per training step.")
+    sample_size: int = Field(512, ge=1, le=2**20, description="Trajectories drawn from the buffer for each update.")
+
+
+class ObjectiveConfig(Settings):
+    """What the policy minimises."""
+
+    kind: Literal[
+        "detailed-balance",
+        "trajectory-balance",
+        "subtrajectory-balance",
+        "expected-balance",
+        "kl",
+        "soft-q",
+        "ppo",
+        "sac",
+        "mcmc",
+        "mars",
+        "random",
+    ] = Field("kl", description="Balance condition, divergence, or a rival.")
+    path: Literal["intended", "realised"] = Field(
+        "intended", description="Balance what was meant, or, blind to noise, what came (balance along a path)."
+    )
+    backward: Literal["learned", "uniform", "posterior"] = Field(
+        "learned", description="π_B over intentions: a head, 1/K, or πP̂/M (balance along the intended path)."
+    )
+    loss: LossShape = Field("squared", description="What a residual δ costs (balance).")
+    decay: float = Field(_DECAY, gt=0, le=100, description="λ, weight per step of a stretch (subtrajectory balance).")
+    scope: Literal["trajectory", "state"] = Field("state", description="KL over whole trajectories or per state.")
+    values: Literal["planned", "bootstrapped"] = Field("planned", description="Where the state scope takes V from.")
+    gammas: list[float] = Field([0.5], min_length=1, description="γ of the entropy ratio; several are averaged.")
+    quantile: float = Field(0.75, gt=0.5, le=1.0, description="q: H_high is the q-quantile, H_low the (1 − q) one.")
+    lambda_ratio: float = Field(0.0, ge=0, description="λ_r, weight of −log r_γ.")
+    lambda_dynamics: float = Field(0.0, ge=0, description="λ_d, weight of the dynamics loss.")
+    lambda_schedule: Literal["constant", "linear"] = Field("linear", description="Keep λ, or lower it to zero.")
+    flow_weight: float = Field(0.1, gt=0, description="Weight of the loss that trains log F in the state scope.")
+
+    @model_validator(mode="after")
+    def _gammas_in_range(self) -> "ObjectiveConfig":
+        if not all(0.0 < gamma < 1.0 for gamma in self.gammas):
+            raise ValueError("every γ must lie strictly between 0 and 1")
+        return self
+
+    @model_validator(mode="after")
+    def _balance_settings_fit(self) -> "ObjectiveConfig":
+        along_path = self.kind in ("detailed-balance", "trajectory-balance", "subtrajectory-balance")
+        if self.loss != "squared" and not along_path and self.kind != "expected-balance":
+            raise ValueError(
+                f"loss '{self.loss}' needs residuals, which '{self.kind}' has none of; set loss to squared"
+            )
+        if self.path == "realised" and not along_path:
+            raise ValueError(f"kind '{self.kind}' follows no path; set path to intended or choose a balance along one")
+        if self.backward != "learned" and (not along_path or self.path == "realised"):
+            raise ValueError(
+                f"backward '{self.backward}' needs a balance along the intended path; set backward to learned"
+            )
+        if self.decay != _DECAY and self.kind != "subtrajectory-balance":
+            raise ValueError(f"decay belongs to subtrajectory-balance and means nothing to '{self.kind}'; leave it out")
+        return self
+
+
+class RLConfig(Settings):
+    """Reinforcement learning (soft-q, sac, ppo)."""
+
+    temperature: float = Field(1.0, gt=0, description="τ, what a nat of the intentions' entropy is worth (sac, ppo).")
+    target_entropy: float | None = Field(
+        None, gt=0, lt=1, description="Share of log K that τ is steered to keep the entropy at; null fixes τ (sac)."
+    )
+    polyak: float = Field(0.2, gt=0, le=1, description="Share by which slow critics follow per update (soft-q, sac).")
+    value_weight: float = Field(0.5, gt=0, description="Weight of the loss of the critics or the baseline.")
+    clip: float = Field(0.2, gt=0, lt=1, description="Probability ratios count within 1 ± this (ppo).")
+    gae_decay: float = Field(0.95, ge=0, le=1, description="λ of the generalised advantages (ppo).")
+    entropy_bonus: float = Field(0.01, ge=0, description="Weight of the present step's entropy in the loss (ppo).")
+
+
+class ChainConfig(Settings):
+    """Markov chains over sequences; one chain per trajectory of a batch (mcmc, mars)."""
+
+    burn_in: float = Field(0.5, ge=0, lt=1, description="Share of the budget after which states are kept.")
+    kept: int = Field(2**16, ge=1, le=2**24, description="Most states kept; beyond that a uniform choice of them.")
+    heat: float = Field(1.0, ge=1, description="Temperature at the start, falling linearly to 1 during the burn-in.")
+    width: int = Field(64, ge=1, le=2**14, description="Width of the network that proposes edits (mars).")
+    uniform_share: float = Field(0.1, gt=0, le=1, description="Share of uniformly random edits (mars).")
+    improvements: int = Field(4096, ge=1, le=2**24, description="Latest improvements the proposal learns from (mars).")
+
+
+class PlanConfig(Settings):
+    """Values planned on the trie of visited prefixes (state scope, planned values)."""
+
+    growth: float = Field(1.15, gt=1, description="Plan again when the memory has grown by this factor …")
+    every: float = Field(0.04, gt=0, le=1, description="… or after this share of the budget.")
+    bonus: float = Field(3.0, ge=0, description="Nats by which the behaviour prefers sequences not yet paid for.")
+    max_entries: int = Field(
+        2**21,
+        ge=1,
+        description="Most prefixes × letters in a plan; beyond it only the best and the newest sequences are planned.",
+    )
+    rows_per_level: int = Field(
+        384, ge=1, le=2**20, description="States drawn per depth for one update; 8,192 at most over all depths."
+    )
+
+
+class ExplorationConfig(Settings):
+    """How training trajectories differ from the policy's own; never used in evaluation."""
+
+    epsilon: float = Field(0.0, ge=0, le=1, description="Share of uniformly random intentions.")
+    temperature: float = Field(1.0, ge=1e-3, description="Intentions are drawn from softmax(logits/temperature).")
+    restarts: float = Field(0.0, ge=0, le=1, description="Share of trajectories that start from a random prefix.")
+
+
+class OptimiserConfig(Settings):
+    """The policy's optimiser and the shape of a training step."""
+
+    learning_rate: float = Field(6e-3, gt=0, description="Adam: warm-up, constant for half of the budget, cosine to 0.")
+    warmup: float = Field(0.02, ge=0, le=0.5, description="Share of the budget for the warm-up.")
+    clip: float = Field(10.0, gt=0, description="Gradient-norm clip.")
+    batch_size: int = Field(512, ge=2, le=2**20, description="Trajectories sampled per training step.")
+    updates: int = Field(
+        24, ge=1, le=10**6, description="Updates per training step; all after the first use remembered data."
+    )
+    replay_size: int = Field(_BATCHES_KEPT * 512, ge=1, le=2**26, description="Trajectories kept for replay.")
+
+
+class ConstraintConfig(Settings):
+    """What a design must satisfy; `.` stands for any letter, and nucleic acids have their ambiguity codes."""
+
+    forbid: list[str] = Field([], description="Motifs that must not occur.")
+    both_strands: bool = Field(False, description="Forbid their reverse complements as well.")
+    gc: list[float] | None = Field(None, description="Smallest and largest share of G and C.")
+    fixed: str | None = Field(None, description="One letter per position, for example ....ATG.")
+    max_homopolymer: int | None = Field(None, ge=1, description="Longest run of one letter.")
+    symmetric: bool = Field(False, description="Only sequences that equal their reverse complement.")
+
+    @model_validator(mode="after")
+    def _window(self) -> "ConstraintConfig":
+        if self.gc is not None and (len(self.gc) != 2 or not 0.0 <= self.gc[0] <= self.gc[1] <= 1.0):
+            raise ValueError("gc takes two shares between 0 and 1, the smaller first")
+        return self
+
+
+class OracleConfig(Settings):
+    """A user's own function as the task (task oracle:package.module:function)."""
+
+    length: int | None = Field(None, ge=1, le=4096, description="Letters of a design.")
+    alphabet: str | None = Field(None, description="dna, rna, protein, or the letters themselves.")
+    batch_size: int = Field(64, ge=1, le=2**20, description="Most designs per call.")
+    workers: int = Field(1, ge=1, le=1024, description="Processes that call the function at the same time.")
+    timeout: float | None = Field(600.0, gt=0, le=10**6, description="Seconds that a call may take; null waits on.")
+    retries: int = Field(2, ge=0, le=100, description="How often a call that failed is made again.")
+    backoff: float = Field(1.0, ge=0, le=3600, description="Seconds before the first retry, doubled for each further.")
+    cache: str | None = Field(None, description="SQLite file of paid scores to share; null: in the run directory.")
+    score_samples: bool = Field(False, description="Also pay for the designs drawn at the end.")
+
+
+class BudgetConfig(Settings):
+    """When to stop; exactly one of the four."""
+
+    trajectories: int | None = Field(None, ge=1, le=MOST, description="Trajectories to sample.")
+    steps: int | None = Field(None, ge=1, le=MOST, description="Training steps to take.")
+    minutes: float | None = Field(None, gt=0, description="Minutes of training.")
+    oracle_calls: int | None = Field(None, ge=1, description="Designs, or noisy measurements, to pay for.")
+
+    @model_validator(mode="after")
+    def _exactly_one(self) -> "BudgetConfig":
+        limits = (self.trajectories, self.steps, self.minutes, self.oracle_calls)
+        if sum(value is not None for value in limits) != 1:
+            raise ValueError("give exactly one of trajectories, steps, minutes and oracle_calls")
+        return self
+
+
+class EvaluationConfig(Settings):
+    """What is measured, and how often."""
+
+    every: float | None = Field(
+        None,
+        ge=1e-6,
+        le=1,
+        description="Judge after this share of the budget; null: as often as costs about 2 %, 20 times at most.",
+    )
+    num_samples: int = Field(1000, ge=1, le=2**20, description="Designs drawn at the end and for the design metrics.")
+    mode_threshold: float | None = Field(None, description="Score above which a design may open a mode; task default.")
+    mode_distance: int = Field(
+        2, ge=0, le=10**6, description="A new mode differs from all others in more letters than this."
+    )
+    reference: str | None = Field(None, description="File of known sequences (one per line, CSV or FASTA) for novelty.")
+
+
+class Config(Settings):
+    """A whole run."""
+
+    task: str = Field("tfbind8", description="Task name; `stochflow tasks` lists them.")
+    method: str = Field("sgfn-kl", description="Method name; `stochflow methods` lists them.")
+    seed: int = Field(0, ge=0, lt=2**31, description="Seed of every random generator.")
+    table: TableConfig = Field(default_factory=TableConfig)
+    lengths: LengthConfig = Field(default_factory=LengthConfig)
+    reward_noise: str = Field(
+        "none", description="Noise of a measurement: none, replicate, gaussian (variances of the table), gaussian:0.1."
+    )
+    constraints: ConstraintConfig = Field(default_factory=ConstraintConfig)
+    oracle: OracleConfig = Field(default_factory=OracleConfig)
+    channel: ChannelConfig = Field(default_factory=ChannelConfig)
+    reward: RewardConfig = Field(default_factory=RewardConfig)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    dynamics: DynamicsConfig = Field(default_factory=DynamicsConfig)
+    objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
+    plan: PlanConfig = Field(default_factory=PlanConfig)
+    rl: RLConfig = Field(default_factory=RLConfig)
+    chains: ChainConfig = Field(default_factory=ChainConfig)
+    exploration: ExplorationConfig = Field(default_factory=ExplorationConfig)
+    optimiser: OptimiserConfig = Field(default_factory=OptimiserConfig)
+    budget: BudgetConfig = Field(default_factory=lambda: BudgetConfig(trajectories=32_000))
+    evaluation: EvaluationConfig = Field(default_factory=EvaluationConfig)
+    checkpoint_every: float = Field(0.1, ge=1e-6, le=1, description="Checkpoint after this share of the budget.")
+    device: str = Field("auto", description="auto, cpu, cuda, mps, or any torch device.")
+    threads: int = Field(
+        1, ge=1, le=1024, description="Threads of torch and BLAS; one is fastest for networks of this size."
+    )
+    deterministic: bool = Field(False, description="Only operations that give the same numbers every time.")
+
+    @model_validator(mode="after")
+    def _coherent(self) -> "Config":
+        objective, exploration = self.objective, self.exploration
+        if exploration.restarts and (objective.kind, objective.scope) != ("kl", "state"):
+            raise ValueError("restarts need the state scope of the KL objective; set exploration.restarts to 0")
+        if exploration.restarts and objective.values == "planned":
+            raise ValueError(
+                "planned values choose their own states; set exploration.restarts to 0 or values to bootstrapped"
+            )
+        if self.deterministic and self.budget.minutes is not None:
+            raise ValueError(
+                "a budget in minutes ends where the clock says, never twice at the same step; give --trajectories or "
+                "--steps, or leave out --deterministic"
+            )
+        return self
+
+
+def resolve(layers: list[dict[str, Any]]) -> Config:
+    """One checked config from dictionaries, later ones over earlier ones; a new budget replaces the old one."""
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        if "budget" in layer:
+            merged.pop("budget", None)
+        merged = merge(merged, layer)
+    try:
+        return Config.model_validate(merged)
+    except ValidationError as error:
+        raise ConfigError(sentence_of(error, Config)) from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """A YAML mapping, read without executing anything it may ask for."""
+    try:
+        content = parse_yaml(read_yaml_text(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}); check the path") from None
+    except ValueError as error:
+        raise ConfigError(f"{path} is not valid YAML ({error}); correct it") from None
+    if content is None:
+        return {}
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise ConfigError(f"{path} must hold a mapping of settings; see `stochflow config` for an example")
+    return content
+
+
+def read_yaml_text(path: Path) -> str:
+    """The text of a file of settings or of a matrix."""
+    return read_limited(path, _MAX_BYTES).decode("utf-8-sig")
+
+
+def parse_yaml(text: str) -> Any:
+    """The value of a YAML text, or a ValueError of one line, whatever the reader stumbles over."""
+    try:
+        _check_extent(text)
+        loader = _Loader(text)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
+    # a date in month 13, `!!int x` and the like escape from the reader as errors of every kind
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
+
+
+def _check_extent(text: str) -> None:
+    """Refuse what is too large, what aliases have multiplied or led back into itself: before any of it is built."""
+    sizes: dict[str, int] = {}  # values behind an anchor
+    around: list[tuple[str | None, int]] = []  # what is still open: its anchor, and the values before it
+    num_values = 0
+    for event in yaml.parse(text, Loader=_Base):
+        if isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in around):
+                raise ValueError(f"its alias '*{event.anchor}' leads back into itself")
+            num_values += sizes.get(str(event.anchor), 1)
+        elif isinstance(event, yaml.ScalarEvent):
+            num_values += 1
+            sizes[str(event.anchor)] = 1
+        elif isinstance(event, yaml.CollectionStartEvent):
+            around.append((event.anchor, num_values))
+            num_values += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = around.pop()
+            sizes[str(anchor)] = num_values - before
+        if num_values > _MAX_VALUES:
+            raise ValueError(f"it makes more than {_MAX_VALUES:,} values, aliases included")
+        if len(around) > _MAX_DEPTH:
+            raise ValueError("it is nested too deeply")
+
+
+def parse_assignment(text: str) -> dict[str, Any]:
+    """`a.b=v` as a nested dictionary, with v read as YAML."""
+    key, separator, value = text.partition("=")
+    if not separator or not all(key.split(".")):
+        raise ConfigError(f"--set takes a.b=value, not '{text}'; for example --set reward.beta=3")
+    try:
+        nested: Any = parse_yaml(value)
+    except ValueError:
+        raise ConfigError(f"--set {key}: '{value}' is not a YAML value; quote it or correct it") from None
+    if isinstance(nested, str):
+        nested = _exponent_number(nested)
+    for part in reversed(key.split(".")):
+        nested = {part: nested}
+    return nested
+
+
+def dump_yaml(config: Config) -> str:
+    """The resolved config as YAML, ready for `--config`."""
+    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def annotated_yaml(config: Config) -> str:
+    """The same settings with each field's meaning beside it."""
+    return "".join(_annotated_lines(config, indent=""))
+
+
+def _annotated_lines(settings: Settings, indent: str) -> Iterator[str]:
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if isinstance(value, Settings):
+            yield f"{indent}{name}:  # {type(value).__doc__}\n"
+            yield from _annotated_lines(value, indent + "  ")
+        else:
+            yield f"{indent}{name}: {yaml_line(value)}  # {field.description}\n"
+
+
+def yaml_line(value: Any) -> str:
+    """A value on one line, as `--set` reads it."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
+    return text.strip().removesuffix("...").strip()
+
+
+def _exponent_number(text: str) -> float | str:
+    # YAML 1.1 reads 1e-3 as text because it lacks a dot; people mean a number
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+    """Nested settings, those of `top` over those of `base`."""
+    merged = dict(base)
+    for key, value in top.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = merge(merged[key], value) if both else value
+    return merged
+
+
+def leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested settings as `a.b` and value."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def sentence_of(error: ValidationError, settings: type[BaseModel]) -> str:
+    """The first problem of a validation of `settings`, with what is allowed."""
+    first = error.errors()[0]
+    where = _name(first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"unknown setting '{where}'; known are: {', '.join(_known_fields(settings, first['loc'][:-1]))}"
+    reason = first["msg"].removeprefix("Value error, ")
+    given = first.get("input")
+    shown = "" if isinstance(given, dict | BaseModel) else f" (given: {reprlib.repr(given)})"
+    more = len({_name(problem["loc"]) for problem in error.errors()}) - 1
+    tail = f", and {more} more problem{'s' if more > 1 else ''}" if more else ""
+    return f"setting '{where}': {reason[:1].lower() + reason[1:]}{shown}{tail}; correct it or remove it"
+
+
+def _name(location: tuple[int | str, ...]) -> str:
+    """Dotted name of a setting, without the type names that pydantic adds for alternatives."""
+    types = ("float", "list[float]", "str")
+    return ".".join(str(part) for part in location if part not in types) or "config"
+
+
+def _known_fields(settings: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
+    model: Any = settings
+    for part in location:
+        model = model.model_fields[str(part)].annotation
+    return list(model.model_fields)

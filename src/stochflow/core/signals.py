@@ -1,0 +1,42 @@
+"""Requests to stop: Ctrl-C, a termination request, a terminal that closes."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+
+@contextlib.contextmanager
+def stop_signal(patient: bool = False) -> Iterator[Callable[[], bool]]:
+    """A function that turns True after Ctrl-C, a termination request or the loss of the terminal.
+
+    Unless patient, a second one stops at once; but a terminal that closes says so several times.
+    """
+    requested = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield requested.is_set
+        return
+    hangup = getattr(signal, "SIGHUP", None)
+    terminals = [stream.fileno() for stream in (sys.__stdout__, sys.__stderr__) if stream and stream.isatty()]
+
+    def on_signal(number: int, frame: object) -> None:
+        requested.set()
+        if number == hangup:
+            for descriptor in terminals:  # nobody reads there any more, and writing would fail
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+        elif not patient:
+            signal.signal(number, previous[number])
+
+    previous: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:  # as `nohup` asks for
+        previous[hangup] = signal.getsignal(hangup)
+    for number in previous:
+        signal.signal(number, on_signal)
+    try:
+        yield requested.is_set
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

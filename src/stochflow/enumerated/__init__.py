@@ -1,1 +1,0 @@
-"""What is true, computed and never estimated."""

@@ -1,0 +1,217 @@
+"""From settings to a task and its channel: by name, from a table or a function, with noise, rules and constraints."""
+
+import math
+from pathlib import Path
+
+from stochflow.config.schema import ChannelConfig, Config, ConstraintConfig, TableConfig
+from stochflow.core.errors import ConfigError, DataError
+from stochflow.environments.channel_factory import make_channel
+from stochflow.environments.channels import Channel
+from stochflow.environments.registry import TABLE_TASK, Reward, Task, make_task
+from stochflow.environments.sequences.alphabets import named_alphabet
+from stochflow.environments.sequences.constraints import ConstrainedTask
+from stochflow.environments.sequences.lookup_task import MeasuredTask
+from stochflow.environments.sequences.oracles.task import PREFIX, Named, OracleTask
+from stochflow.environments.sequences.reward_noise import with_noise
+from stochflow.environments.sequences.task import MAX_SCORE
+from stochflow.environments.sequences.user_table import Columns, Table, read_table
+from stochflow.environments.sequences.variable_length import LengthRules, StopAlphabet, VariableTask, with_edits
+
+# what a table or an oracle is, apart from where it lies and how it is asked
+_SAME = {"table": ("name", "alphabet", "scale", "sha256"), "oracle": ("length", "alphabet")}
+
+
+def configured_task(config: Config, function: Named = None) -> Task:
+    """The task that the settings describe; nothing of a user's own code is imported here.
+
+    Args:
+        function: the oracle as the user has named it, without which it is never imported; or the oracle itself.
+    """
+    _check_belongings(config)
+    unconstrained = config.constraints == ConstraintConfig()
+    if config.lengths.variable:
+        _check_variable(config, unconstrained)
+        task, rules = _variable_task(config, function)
+        return VariableTask(with_noise(task, config.reward_noise), rules)
+    if config.channel.deletion or config.channel.duplication:
+        raise ConfigError(
+            "a channel that deletes or duplicates letters changes the length of designs; add --variable-length, or "
+            "leave out deletion and duplication"
+        )
+    # constraints come last: a design that breaks one scores zero, however noisy measurements are
+    task = with_noise(_plain_task(config, function), config.reward_noise)
+    return task if unconstrained else ConstrainedTask(task, config.constraints)
+
+
+def configured_channel(config: ChannelConfig, task: Task) -> Channel:
+    """The configured channel over the letters of a task, and over its stop and edits where lengths vary."""
+    letters = make_channel(config, task.num_letters, task.length)
+    return with_edits(letters, task.rules) if isinstance(task, VariableTask) else letters
+
+
+def _check_belongings(config: Config) -> None:
+    """Refuse what describes a table or an oracle that is not there: it would change nothing."""
+    if config.table.file is None and config.table != TableConfig():
+        raise ConfigError("columns or letters of a table are given, but no table; name its file with --table")
+    if not config.task.startswith(PREFIX) and (config.oracle.length, config.oracle.alphabet) != (None, None):
+        raise ConfigError(
+            f"--length and --alphabet say what designs of an oracle are, and the task is '{config.task}'; leave them "
+            "out"
+        )
+
+
+def _plain_task(config: Config, function: Named) -> Task:
+    """The task without noise and constraints."""
+    if config.table.file is not None:
+        return _table_task(config, _table_of_task(config))
+    if not config.task.startswith(PREFIX):
+        return make_task(config.task)
+    return _oracle_task(config, function)
+
+
+def _variable_task(config: Config, function: Named) -> tuple[Task, LengthRules]:
+    """The task of designs that were written as intended, and the rules by which they are written."""
+    if config.table.file is not None:
+        table = _table_of_task(config)
+        rules = _rules(config, len(table.letters), *table_bounds(config, table))
+        return _table_task(config, table, StopAlphabet(table.letters, rules)), rules
+    lengths, oracle = config.lengths, config.oracle
+    if lengths.max_length is None or oracle.length is not None or oracle.alphabet is None:
+        raise ConfigError(
+            "an oracle of variable length needs --max-length and --alphabet, and no --length; give the largest number "
+            "of letters and what they are"
+        )
+    letters = named_alphabet(oracle.alphabet).letters
+    rules = _rules(config, len(letters), lengths.min_length or 1, lengths.max_length)
+    bounded = config.model_copy(update={"oracle": oracle.model_copy(update={"length": lengths.max_length})})
+    return _oracle_task(bounded, function, StopAlphabet(letters, rules)), rules
+
+
+def _rules(config: Config, num_letters: int, min_length: int, max_length: int) -> LengthRules:
+    return LengthRules(num_letters, min_length, max_length, config.channel.deletion, config.channel.duplication)
+
+
+def _check_variable(config: Config, unconstrained: bool) -> None:
+    """Refuse what has no place where lengths vary."""
+    if config.table.file is None and not config.task.startswith(PREFIX):
+        raise ConfigError(
+            f"'{config.task}' has designs of one length; variable length is for a --table or an --oracle of your own"
+        )
+    if not unconstrained:
+        raise ConfigError(
+            "constraints are about designs of one length; leave them out, or fix the length and leave out the bounds"
+        )
+    if config.objective.kind in ("mcmc", "mars"):
+        raise ConfigError(
+            f"{config.objective.kind} changes letters of designs of one length; choose another method for variable "
+            "length, or fix the length"
+        )
+    if config.exploration.restarts:
+        raise ConfigError("random prefixes may break the rules of stopping; set exploration.restarts to 0")
+
+
+def _oracle_task(config: Config, function: Named, alphabet: StopAlphabet | None = None) -> OracleTask:
+    if config.reward_noise != "none":
+        raise ConfigError(
+            "an oracle is asked once for each design, so its measurements cannot differ; leave out the reward noise"
+        )
+    return OracleTask(config.task.removeprefix(PREFIX), config.oracle, function, alphabet)
+
+
+def _table_of_task(config: Config) -> Table:
+    """The table, where the task is to be one."""
+    if config.task != TABLE_TASK:
+        raise ConfigError(f"there is a table, but the task is '{config.task}'; leave the task out or the table")
+    return verified_table(config)
+
+
+def _table_task(config: Config, table: Table, alphabet: StopAlphabet | None = None) -> MeasuredTask:
+    task = table.task(table_name(config.table), config.table.scale, "your table", alphabet)
+    _check_reward(task, Reward(**config.reward.model_dump()))
+    return task
+
+
+def table_bounds(config: Config, table: Table) -> tuple[int, int]:
+    """Fewest and most letters of a design: as the settings say, or as in the table."""
+    shortest, longest = table.lengths
+    least, most = config.lengths.min_length or shortest, config.lengths.max_length or longest
+    if not least <= shortest <= longest <= most:
+        raise DataError(
+            f"{config.table.file} has sequences of {shortest} to {longest} letters, and designs shall have {least} to "
+            f"{most}; widen --min-length and --max-length, or remove those sequences"
+        )
+    return least, most
+
+
+def table_name(table: TableConfig) -> str:
+    """What a table's task is called: as the settings say, or after the file."""
+    return table.name or Path(str(table.file)).stem
+
+
+def verified_table(settings: Config) -> Table:
+    """The table of a file, or an error when it does not say what it said before."""
+    config = settings.table
+    scores = tuple(name.strip() for name in config.score_column.split(",") if name.strip())
+    if not scores:
+        raise ConfigError("table.score_column is empty; name the column of the scores with --score-column")
+    columns = Columns(config.sequence_column, scores, config.variance_column)
+    table = read_table(Path(str(config.file)), columns, config.alphabet, settings.lengths.variable)
+    if config.sha256 is not None and table.sha256 != config.sha256:
+        raise DataError(
+            f"the table {config.file} has changed since training began (SHA-256 {table.sha256[:12]}…, expected "
+            f"{config.sha256[:12]}…); restore it, or train anew with another --out"
+        )
+    return table
+
+
+def with_table_pinned(config: Config) -> tuple[Config, Table | None]:
+    """The config with the table's whole path, name, letters, hash and bounds of length; and the table itself."""
+    if config.table.file is None:
+        return config, None
+    table = verified_table(config)
+    pinned = {
+        "file": str(Path(config.table.file).resolve()),
+        "name": table_name(config.table),
+        "alphabet": table.letters,
+        "sha256": table.sha256,
+    }
+    config = config.model_copy(update={"table": config.table.model_copy(update=pinned)})
+    if config.lengths.variable:
+        least, most = table_bounds(config, table)
+        lengths = config.lengths.model_copy(update={"min_length": least, "max_length": most})
+        config = config.model_copy(update={"lengths": lengths})
+    return config, table
+
+
+def copied_table(config: TableConfig, table: Table, file: str) -> TableConfig:
+    """Settings that read the copy `table.text` under the name `file`."""
+    columns = {
+        "sequence_column": table.columns.sequence,
+        "score_column": ",".join(table.columns.scores),
+        "variance_column": table.columns.variance,
+    }
+    return config.model_copy(update={"file": file, **columns})
+
+
+def same_setting(name: str, one: Config, other: Config) -> bool:
+    """True when two configs agree in a setting: where a table lies and how an oracle is asked does not matter."""
+    mine, others = getattr(one, name), getattr(other, name)
+    if name == "evaluation" and mine.reference and others.reference:  # a run has its own copy
+        others = others.model_copy(update={"reference": mine.reference})
+    if name not in _SAME:
+        return bool(mine == others)
+    return all(getattr(mine, field) == getattr(others, field) for field in _SAME[name])
+
+
+def _check_reward(task: MeasuredTask, reward: Reward) -> None:
+    """Refuse scores that all end at the floor, or whose sums no number can hold."""
+    if task.best_score > MAX_SCORE:
+        raise ConfigError(
+            f"the best score of {task.name} is {task.best_score:g} and may be {MAX_SCORE:g} at most; scale the scores "
+            "with --set table.scale=unit"
+        )
+    if reward.beta * math.log(task.best_score) <= math.log(reward.floor):
+        raise ConfigError(
+            f"the best score of {task.name}, {task.best_score:g}, gives a reward that is not above reward.floor "
+            f"({reward.floor:g}); scale the scores with --set table.scale=unit, or lower the floor"
+        )

@@ -1,0 +1,87 @@
+"""Bit sequences whose reward falls with the distance to the nearest of 60 hidden modes (Malkin et al. 2022)."""
+
+import torch
+from torch import Tensor
+
+from stochflow.core.errors import ConfigError
+from stochflow.environments.sequences.hash_random import NamedDraws
+from stochflow.environments.sequences.task import Alphabet, Task
+from stochflow.environments.task_names import numbers_in
+
+FORM = "bits:n,k"
+DEFAULT = (120, 8)
+NUM_MODES = 60
+WORDS = ("00000000", "11111111", "11110000", "00001111", "00111100")
+_MAX_WORD = 8
+_MAX_BITS = 2**12
+_HEXADECIMAL = "0123456789ABCDEF"
+_BRAILLE = 0x2800  # the first of 256 patterns of eight dots
+
+
+class BitSequences(Task):
+    """n bits, written k at a time: 2^k tokens and n/k steps.
+
+    score(x) = exp(1 − min_y d(x, y)/n) over the modes y, with d the number of bits that differ; so it lies in [1, e],
+    and R = score^β = exp(β·(1 − d/n)). The 60 modes are rows of n/8 words drawn uniformly from the five published
+    words of eight bits. The paper draws them anew; here the draw is fixed by n alone, so that every k and every run
+    has the same target. A design above `mode_threshold` has d < n/4: 30 bits of 120, as published.
+
+    A token is its k bits read as a number, first bit highest. Up to k = 4 it is written as a hexadecimal digit, above
+    that as the Braille pattern of that number.
+
+    Attributes:
+        modes: the hidden modes as bits, [60, n].
+    """
+
+    mode_threshold = float(torch.tensor(0.75, dtype=torch.float64).exp())
+
+    def __init__(self, num_bits: int = DEFAULT[0], word_length: int = DEFAULT[1]) -> None:
+        if not 1 <= word_length <= _MAX_WORD or num_bits % word_length:
+            raise ConfigError(
+                f"{num_bits} bits cannot be written {word_length} at a time; choose k from 1 to {_MAX_WORD} so that it "
+                f"divides n in {FORM}"
+            )
+        if num_bits % len(WORDS[0]) or num_bits > _MAX_BITS:
+            raise ConfigError(
+                f"modes are made of words of eight bits, so {num_bits} bits do not fit; give {FORM} an n that is a "
+                f"multiple of 8 and at most {_MAX_BITS}"
+            )
+        self.name = f"bits:{num_bits},{word_length}"
+        self.num_bits, self._word_length = num_bits, word_length
+        self.alphabet = Alphabet(_letters(word_length))
+        self.length = num_bits // word_length
+        self.description = f"{num_bits} bits, {word_length} per step, near one of {NUM_MODES} modes; {FORM} for others"
+        words = torch.tensor([[int(bit) for bit in word] for word in WORDS])
+        chosen = NamedDraws(f"bits:{num_bits}").integers(len(WORDS), NUM_MODES * num_bits // words.shape[1])
+        self.modes = words[chosen].view(NUM_MODES, num_bits)
+
+    def bits(self, tokens: Tensor) -> Tensor:
+        """The sequences bit by bit; [num_sequences, length] → [num_sequences, n]."""
+        shifts = torch.arange(self._word_length - 1, -1, -1)
+        return (tokens.unsqueeze(-1) >> shifts & 1).flatten(1)
+
+    def distances(self, tokens: Tensor) -> Tensor:
+        """Number of bits in which each sequence differs from each mode; [num_sequences, length] → [num_sequences, 60].
+
+        |x| + |y| − 2·x·y, small whole numbers that float32 holds exactly.
+        """
+        bits, modes = self.bits(tokens).float(), self.modes.float()
+        return bits.sum(dim=-1, keepdim=True) + modes.sum(dim=-1) - 2.0 * bits @ modes.T
+
+    def score(self, tokens: Tensor) -> Tensor:
+        nearest = self.distances(tokens).amin(dim=-1).double()
+        return (1.0 - nearest / self.num_bits).exp()
+
+    def modes_reached(self, tokens: Tensor) -> Tensor | None:
+        return (self.distances(tokens) < self.num_bits / 4).any(dim=0)
+
+
+def bit_sequences(parameters: str) -> BitSequences:
+    """The task of `bits:<parameters>`; n = 120 and k = 8 without any."""
+    return BitSequences(*numbers_in(parameters, f"bits:{parameters}", FORM, 2, 2)) if parameters else BitSequences()
+
+
+def _letters(word_length: int) -> str:
+    if 2**word_length <= len(_HEXADECIMAL):
+        return _HEXADECIMAL[: 2**word_length]
+    return "".join(chr(_BRAILLE + word) for word in range(2**word_length))

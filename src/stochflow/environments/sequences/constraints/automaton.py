@@ -1,0 +1,119 @@
+"""Which prefixes can still become an allowed design: one table of states, and one of hopes per position.
+
+A state is where the prefix stands in the forbidden words (Aho–Corasick) and how many counted letters it has. A run of
+one letter is a word like any other. Tables have |words| × (count + 1) rows, whatever the number of sequences.
+"""
+
+from collections import deque
+
+import torch
+from torch import Tensor
+
+from stochflow.core.errors import ConfigError
+from stochflow.environments.sequences.constraints.rules import Rules, Word
+
+_MAX_ENTRIES = 2**27
+
+
+class Automaton:
+    """Reads prefixes letter by letter. State 0 is the empty prefix; the last state is the one without hope.
+
+    Attributes:
+        hopeful: True where a design can still be completed, per position and state, [L + 1, num_states].
+    """
+
+    def __init__(self, rules: Rules, num_tokens: int) -> None:
+        self.length, self.num_tokens = rules.length, num_tokens
+        moves, bad, bad_at_end = _word_states(rules, num_tokens)
+        num_counts = rules.most + 1 if rules.counted else 1
+        num_states = len(moves) * num_counts + 1
+        if num_states * num_tokens * (rules.length + 1) > _MAX_ENTRIES:
+            raise ConfigError(
+                f"these constraints need {num_states:,} states, which is too many; forbid fewer or shorter motifs"
+            )
+        self._dead = num_states - 1
+        self._next = self._transitions(rules, moves, bad, num_counts)  # [num_states, K]
+        self._allowed = torch.zeros(rules.length, num_tokens, dtype=torch.bool)
+        for position, choice in enumerate(rules.choices):
+            self._allowed[position, sorted(choice)] = True
+        self.hopeful = self._hopes(rules, bad_at_end, num_counts)
+
+    @property
+    def possible(self) -> bool:
+        """True when at least one sequence is allowed."""
+        return bool(self.hopeful[0, 0])
+
+    def begin(self, batch_size: int) -> Tensor:
+        """States of empty prefixes, [batch]."""
+        return torch.full((batch_size,), 0 if self.possible else self._dead)
+
+    def step(self, states: Tensor, tokens: Tensor, position: int) -> Tensor:
+        """States after one more letter; without hope for good once there is none. [batch] → [batch]."""
+        after = torch.where(self._allowed[position, tokens], self._next[states, tokens], self._dead)
+        return torch.where(self.hopeful[position + 1, after], after, self._dead)
+
+    def alive(self, states: Tensor) -> Tensor:
+        """True where the prefix can still become an allowed design; any shape."""
+        return states != self._dead
+
+    def living_children(self, states: Tensor, position: int) -> Tensor:
+        """True for letters after which there is hope; [batch] → [batch, K]."""
+        return self._allowed[position] & self.hopeful[position + 1, self._next[states]]
+
+    def _transitions(self, rules: Rules, moves: Tensor, bad: Tensor, num_counts: int) -> Tensor:
+        """Next state of every state and letter; state = word state · num_counts + count."""
+        counted = torch.zeros(self.num_tokens, dtype=torch.int64)
+        counted[sorted(rules.counted)] = 1
+        counts = torch.arange(num_counts).view(1, -1, 1) + counted  # [1, num_counts, K]
+        words = moves.unsqueeze(1).expand(-1, num_counts, -1)
+        dead = bad[words] | (counts >= num_counts)
+        after = torch.where(dead, self._dead, words * num_counts + counts)
+        return torch.cat([after.flatten(0, 1), torch.full((1, self.num_tokens), self._dead)])
+
+    def _hopes(self, rules: Rules, bad_at_end: Tensor, num_counts: int) -> Tensor:
+        """From the end back: a state has hope when one allowed letter leads to a state that has."""
+        hopeful = torch.zeros(self.length + 1, self._dead + 1, dtype=torch.bool)
+        counts = torch.arange(num_counts)
+        enough = (counts >= rules.least) & (counts <= rules.most) if rules.counted else counts >= 0
+        hopeful[-1, :-1] = (~bad_at_end.unsqueeze(-1) & enough).flatten()
+        for position in reversed(range(self.length)):
+            hopeful[position] = (self._allowed[position] & hopeful[position + 1, self._next]).any(dim=-1)
+        return hopeful
+
+
+def _word_states(rules: Rules, num_tokens: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The Aho–Corasick automaton of all forbidden words: moves [num, K], forbidden [num], and only at the end [num]."""
+    children: list[dict[int, int]] = [{}]
+    bad, bad_at_end = [False], [False]
+
+    def insert(word: Word) -> int:
+        node = 0
+        for token in word:
+            if token not in children[node]:
+                children[node][token] = len(children)
+                children.append({})
+                bad.append(False)
+                bad_at_end.append(False)
+            node = children[node][token]
+        return node
+
+    for word in sorted(rules.forbidden):
+        bad[insert(word)] = True
+    for word in sorted(rules.forbidden_at_end):
+        bad_at_end[insert(word)] = True
+    moves = [[0] * num_tokens for _ in children]
+    fallback = [0] * len(children)
+    waiting = deque([0])
+    while waiting:
+        node = waiting.popleft()
+        # the longest proper suffix that is a state too was finished before: it is shorter
+        bad[node] |= bad[fallback[node]]
+        bad_at_end[node] |= bad_at_end[fallback[node]]
+        for token in range(num_tokens):
+            beyond = moves[fallback[node]][token] if node else 0
+            child = children[node].get(token)
+            moves[node][token] = beyond if child is None else child
+            if child is not None:
+                fallback[child] = beyond
+                waiting.append(child)
+    return torch.tensor(moves), torch.tensor(bad), torch.tensor(bad_at_end)

@@ -1,0 +1,134 @@
+"""A task with constraints: a design that breaks one scores zero, and intentions that would break one are not had."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from stochflow.config.schema import ConstraintConfig
+from stochflow.core.errors import ConfigError
+from stochflow.environments.channels import Channel
+from stochflow.environments.sequences.constraints.automaton import Automaton
+from stochflow.environments.sequences.constraints.rules import make_rules
+from stochflow.environments.sequences.task import Reward, Task
+from stochflow.environments.sequences.wrappers import WrappedTask
+
+
+class Prefixes:
+    """Says of prefixes whether they, and each of their children, can still become an allowed design."""
+
+    def __init__(self, config: ConstraintConfig, task: Task) -> None:
+        rules = make_rules(config, task.alphabet, task.length)
+        self.length, self.num_tokens = task.length, task.num_tokens
+        self._complement = torch.tensor(rules.complement, dtype=torch.int64)
+        self._automaton = Automaton(rules.half() if rules.complement else rules, task.num_tokens)
+        if not self._automaton.possible:
+            given = ", ".join(f"{name} {value}" for name, value in config.model_dump(exclude_defaults=True).items())
+            raise ConfigError(
+                f"no sequence of length {task.length} satisfies all constraints together ({given}); loosen one of them"
+            )
+
+    def living_children(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """For every prefix of [batch, time], the empty one first, whether it and its children have hope.
+
+        Returns:
+            alive [batch, time + 1] and children [batch, time + 1, K]; a complete design has no children, so all False.
+        """
+        batch_size, time = tokens.shape
+        children = torch.zeros(batch_size, time + 1, self.num_tokens, dtype=torch.bool)
+        alive = torch.zeros(batch_size, time + 1, dtype=torch.bool)
+        half = self._automaton.length
+        states = self._automaton.begin(batch_size)
+        for position in range(min(time, half) + 1):
+            alive[:, position] = self._automaton.alive(states)
+            if position < half:
+                children[:, position] = self._automaton.living_children(states, position)
+            if position < min(time, half):
+                states = self._automaton.step(states, tokens[:, position], position)
+        if len(self._complement) and time >= half:
+            wanted = self._complement[tokens[:, self.length - time : half].flip(-1)] if time > half else tokens[:, :0]
+            # the second half repeats the first, backwards: one letter is right at each place
+            matches = torch.cumprod((tokens[:, half:time] == wanted).int(), dim=1).bool()
+            alive[:, half + 1 :] = alive[:, half : half + 1] & matches
+            places = torch.arange(half, min(time, self.length - 1) + 1)
+            following = self._complement[tokens[:, self.length - 1 - places]]  # [batch, places]
+            right = torch.nn.functional.one_hot(following, self.num_tokens).bool()
+            children[:, half : half + len(places)] = right & alive[:, places].unsqueeze(-1)
+        return alive, children
+
+    def alive(self, tokens: Tensor) -> Tensor:
+        """True for prefixes that can still become an allowed design; [batch, time] → [batch]."""
+        return self.living_children(tokens.cpu())[0][:, -1]
+
+
+class PrefixMask:
+    """Which intentions a policy may have: those whose most likely outcome leaves hope.
+
+    Where no intention does, all are allowed: noise has broken a constraint already, and nothing is left to lose.
+    """
+
+    binding = False
+
+    def __init__(self, prefixes: Prefixes, channel: Channel) -> None:
+        self._prefixes = prefixes
+        self._outcomes = channel.log_matrices(prefixes.length).argmax(dim=-1)  # [L, K]
+
+    def all_prefixes(self, tokens: Tensor) -> Tensor:
+        """True for allowed intentions at every prefix, the empty one first; [batch, time] → [batch, time + 1, K]."""
+        children = self._prefixes.living_children(tokens.cpu())[1]
+        time = tokens.shape[1]
+        # after the last letter nothing is intended any more; its row is looked up but never used
+        outcomes = self._outcomes[torch.arange(time + 1).clamp_max(self._prefixes.length - 1)]
+        allowed = children.gather(-1, outcomes.expand(len(tokens), -1, -1))
+        return (allowed | ~allowed.any(dim=-1, keepdim=True)).to(tokens.device)
+
+    def at(self, tokens: Tensor, depths: Tensor) -> Tensor:
+        """The same for one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, K]."""
+        everywhere = self.all_prefixes(tokens)
+        return everywhere[torch.arange(len(tokens), device=tokens.device), depths]
+
+    def next(self, tokens: Tensor) -> Tensor:
+        """The same for whole prefixes; [batch, time] → [batch, K]."""
+        return self.all_prefixes(tokens)[:, -1]
+
+    def alive(self, tokens: Tensor) -> Tensor:
+        """True for prefixes that can still become an allowed design; [batch, time] → [batch]."""
+        return self._prefixes.alive(tokens)
+
+
+class ConstrainedTask(WrappedTask):
+    """Another task under constraints. Designs that break one score zero and are never sent to an oracle."""
+
+    def __init__(self, task: Task, config: ConstraintConfig) -> None:
+        super().__init__(task)
+        self.prefixes = Prefixes(config, task)
+
+    def score(self, tokens: Tensor) -> Tensor:
+        return self._or_zero(tokens, self._task.score)
+
+    def measure(self, tokens: Tensor, generator: torch.Generator) -> Tensor:
+        return self._or_zero(tokens, partial(self._task.measure, generator=generator))
+
+    def log_reward(self, tokens: Tensor, scores: Tensor, reward: Reward) -> Tensor:
+        feasible = self.prefixes.alive(tokens)
+        log_rewards = reward.log_reward(torch.zeros(len(tokens), dtype=torch.float64))
+        log_rewards[feasible] = self._task.log_reward(tokens[feasible], scores[feasible], reward).double()
+        return log_rewards
+
+    def feasible(self, tokens: Tensor) -> Tensor | None:
+        return self.prefixes.alive(tokens)
+
+    def known(self, tokens: Tensor) -> Tensor:
+        return ~self.prefixes.alive(tokens) | self._task.known(tokens)
+
+    def free(self, tokens: Tensor) -> Tensor:
+        return ~self.prefixes.alive(tokens) | self._task.free(tokens)
+
+    def _or_zero(self, tokens: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
+        """What the task says of allowed designs, and zero for the others; [num_sequences]."""
+        feasible = self.prefixes.alive(tokens)
+        scores = torch.zeros(len(tokens), dtype=torch.float64)
+        if bool(feasible.any()):
+            scores[feasible] = ask(tokens[feasible]).double()
+        return scores

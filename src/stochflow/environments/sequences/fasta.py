@@ -1,0 +1,37 @@
+"""Reading sequences from the files people have: FASTA, CSV, or one per line."""
+
+import io
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from stochflow.core.errors import DataError
+from stochflow.core.files import check_columns, read_limited
+
+MAX_BYTES = 64 * 2**20
+
+
+def read_sequences(path: Path) -> list[str]:
+    """Upper-case sequences of a file; a CSV gives its column `sequence`, or its first one."""
+    try:
+        text = read_limited(path, MAX_BYTES).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read ({error}); check the path") from None
+    if path.suffix == ".csv":
+        try:
+            check_columns(text.encode())
+            frame = pd.read_csv(io.StringIO(text), dtype=str)
+        except ValueError as error:
+            raise DataError(f"{path} is not a CSV table ({' '.join(str(error).split())}); correct it") from None
+        column = "sequence" if "sequence" in frame.columns else frame.columns[0]
+        found = frame[column].dropna().str.strip().tolist()
+    elif text.lstrip().startswith(">"):
+        entries = re.split(r"^>.*$", text, flags=re.MULTILINE)[1:]
+        found = ["".join(entry.split()) for entry in entries]
+    else:
+        found = text.split()
+    sequences = ["".join(sequence.split()).upper() for sequence in found]
+    if not all(sequences) or not sequences:
+        raise DataError(f"{path} holds no sequences or an empty one; give one sequence per line, FASTA or CSV")
+    return sequences

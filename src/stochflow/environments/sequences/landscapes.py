@@ -1,0 +1,107 @@
+"""Measured landscapes with gaps: protein G, Shine–Dalgarno sequences and splice sites.
+
+Scores are scaled to [0, 1] by the smallest and largest mean measurement. A file holds one row per sequence of the whole
+space in lexicographic order, and zeros for those that were not measured.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from stochflow.environments.sequences.lookup_task import MeasuredTask, Measurements
+from stochflow.environments.sequences.packed import read_verified, unpack
+from stochflow.environments.sequences.task import Alphabet
+
+DMSC_UNIT = 6000  # means of up to three measurements of three decimals are whole multiples of 1/6000
+DMSC_VARIANCE = 0.0512473003280365  # of one measurement, as published; a mean over n has an nth of it
+MPSA_UNIT = 10_000  # four decimals of log10 PSI
+MPSA_OFFSET = 20_000
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """One shipped table and how it is read.
+
+    Attributes:
+        decode: columns of the file, [num_columns, K^L] → measured codes [num], measurements [num, num_replicates] and
+            variances [num] or None.
+    """
+
+    letters: str
+    length: int
+    num_columns: int
+    sha256: str
+    description: str
+    source: str
+    decode: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray | None]]
+
+
+def make_landscape(name: str) -> MeasuredTask:
+    """The task of a shipped landscape."""
+    found = LANDSCAPES[name]
+    columns = unpack(read_verified(f"{name}.bin", found.sha256, "build_landscapes.py"), found.num_columns)
+    codes, scores, variances = found.decode(columns)
+    powers = len(found.letters) ** np.arange(found.length - 1, -1, -1)
+    measured = Measurements(
+        torch.from_numpy(codes[:, None] // powers % len(found.letters)),
+        torch.from_numpy(scores),
+        None if variances is None else torch.from_numpy(variances),
+    )
+    return MeasuredTask(name, Alphabet(found.letters), measured.scaled_to_unit(), found.description, found.source)
+
+
+def gb1_enrichment(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """log of (after + ½)/(before + ½), up to the wild type's, and its Poisson variance from read counts; [num] each."""
+    return np.log((after + 0.5) / (before + 0.5)), 1.0 / (after + 0.5) + 1.0 / (before + 0.5)
+
+
+def _decode_gb1(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    codes = np.flatnonzero(columns[0])
+    enrichment, variances = gb1_enrichment(*columns[:, codes])
+    return codes, enrichment[:, None], variances
+
+
+def _decode_dmsc(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    codes = np.flatnonzero(columns[1])
+    return codes, columns[0, codes, None] / DMSC_UNIT, DMSC_VARIANCE / columns[1, codes]
+
+
+def _decode_mpsa(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, None]:
+    codes = np.flatnonzero(columns.any(axis=0))
+    found = columns[:, codes]
+    # measured once: that measurement stands for both replicates
+    both = np.where(found > 0, found, found[::-1])
+    return codes, (both.T - MPSA_OFFSET) / MPSA_UNIT, None
+
+
+LANDSCAPES = {
+    "gb1": Landscape(
+        letters="ACDEFGHIKLMNPQRSTVWY",
+        length=4,
+        num_columns=2,
+        sha256="fabb179f5c8b284165221be30e1d35af1cecfae56a85f40c4d56b11f34aa047c",
+        description="protein G at four sites; log enrichment by binding, with variances",
+        source="Wu 2016",
+        decode=_decode_gb1,
+    ),
+    "dmsc": Landscape(
+        letters="ACGU",
+        length=9,
+        num_columns=2,
+        sha256="fb5862579baafbd245b24f569b77e83e4746a50618e7443fc17bb5888ea51c74",
+        description="Shine–Dalgarno RNA before dmsC; expression, with variances",
+        source="Kuo 2020",
+        decode=_decode_dmsc,
+    ),
+    "mpsa": Landscape(
+        letters="ACGU",
+        length=9,
+        num_columns=2,
+        sha256="98c50a3bb074111556077d635a2a4f8352fcb52108a94f569bbd90620517cad4",
+        description="5′ splice sites NNNGYNNNN of BRCA2; log10 PSI, two replicates",
+        source="Wong 2018",
+        decode=_decode_mpsa,
+    ),
+}

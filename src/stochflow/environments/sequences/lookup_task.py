@@ -1,0 +1,85 @@
+"""A task whose scores were measured: a table of sequences, whole or with gaps."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stochflow.environments.sequences.task import Alphabet, Task
+
+# only the best hundredth of what was measured may open a mode
+_MODE_QUANTILE = 0.99
+
+
+@dataclass(frozen=True)
+class Measurements:
+    """What is known about some sequences of one length.
+
+    Attributes:
+        tokens: distinct sequences, int64, [num, L].
+        scores: all measurements of each, finite, float64, [num, num_replicates].
+        variances: of one measurement of each sequence, float64, [num]; None where they are not known.
+    """
+
+    tokens: Tensor
+    scores: Tensor
+    variances: Tensor | None = None
+
+    def scaled_to_unit(self) -> "Measurements":
+        """Mean scores from 0 to 1; single measurements may lie above 1, and below 0 they are cut off."""
+        means = self.scores.mean(dim=-1)
+        low, width = means.min(), means.max() - means.min()
+        variances = None if self.variances is None else self.variances / width**2
+        return Measurements(self.tokens, ((self.scores - low) / width).clamp_min(0.0), variances)
+
+
+class MeasuredTask(Task):
+    """Look-up in a table. A sequence that is not in it scores 0: nothing speaks for it, so it has the floor reward."""
+
+    def __init__(self, name: str, alphabet: Alphabet, measured: Measurements, description: str, source: str) -> None:
+        self.name, self.alphabet, self.description, self.source = name, alphabet, description, source
+        self.num_measured, self.length = measured.tokens.shape
+        keys = _keys(measured.tokens)
+        order = np.argsort(keys)
+        self._keys, rows = keys[order], torch.from_numpy(order)
+        # one more row, all zeros, for whatever is not in the table
+        self._replicates = _with_zero_row(measured.scores[rows])
+        self._scores = self._replicates.mean(dim=-1)
+        self._deviations = None if measured.variances is None else _with_zero_row(measured.variances[rows].sqrt())
+        self.mode_threshold = float(measured.scores.mean(dim=-1).quantile(_MODE_QUANTILE))
+
+    def score(self, tokens: Tensor) -> Tensor:
+        return self._scores[self._rows(tokens)]
+
+    def replicates(self, tokens: Tensor) -> Tensor | None:
+        return self._replicates[self._rows(tokens)] if self._replicates.shape[1] > 1 else None
+
+    def deviations(self, tokens: Tensor) -> Tensor | None:
+        return None if self._deviations is None else self._deviations[self._rows(tokens)]
+
+    def is_measured(self, tokens: Tensor) -> Tensor:
+        """True where the table has the sequence; [num, L] → [num]."""
+        return self._rows(tokens) < len(self._keys)
+
+    @property
+    def best_score(self) -> float:
+        """The largest score in the table."""
+        return float(self._scores.max())
+
+    def _rows(self, tokens: Tensor) -> Tensor:
+        """Row of each sequence, the last one where it is missing; [num, L] → [num]."""
+        wanted = _keys(tokens)
+        places = np.searchsorted(self._keys, wanted).clip(max=len(self._keys) - 1)
+        return torch.from_numpy(np.where(self._keys[places] == wanted, places, len(self._keys)))
+
+
+def _keys(tokens: Tensor) -> np.ndarray:
+    """One byte string per sequence, in lexicographic order of tokens; [num, L] → [num]."""
+    # token + 1: numpy takes zero bytes at the end of a string for padding
+    letters = np.ascontiguousarray((tokens + 1).cpu().numpy().astype(np.uint8))
+    return letters.view(f"S{letters.shape[1]}").reshape(-1)
+
+
+def _with_zero_row(values: Tensor) -> Tensor:
+    return torch.cat([values.double(), torch.zeros(1, *values.shape[1:], dtype=torch.float64)])

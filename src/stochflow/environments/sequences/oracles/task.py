@@ -1,0 +1,178 @@
+"""A task whose score is a user's own function."""
+
+import importlib.util
+import sys
+import uuid
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stochflow.config.schema import OracleConfig
+from stochflow.core.errors import ConfigError, DataError
+from stochflow.core.files import write_atomically
+from stochflow.environments.sequences.alphabets import named_alphabet
+from stochflow.environments.sequences.oracles.cache import ScoreCache
+from stochflow.environments.sequences.oracles.clients import Asker, Inside, Nobody, Process
+from stochflow.environments.sequences.oracles.oracle import Oracle
+from stochflow.environments.sequences.task import Alphabet, Task
+
+Function = Callable[..., Any]
+# a user's own code: the function itself, or its name as the user has given it; None where nobody has named it
+Named = Function | str | None
+
+PREFIX = "oracle:"
+CACHE = "oracle.sqlite"
+_PAYER = "oracle.id"
+
+
+class OracleTask(Task):
+    """Sequences scored by `package.module:function`, which takes a list of strings and returns as many numbers.
+
+    The function is imported when the first score is asked for, and not before: who only looks at a run does not run
+    it. Nor is it imported because a file names it: only where the user does, and no shared cache is read before.
+    Every score costs something, so the space is never enumerated, however small it is.
+
+    Args:
+        name: of the function.
+        function: what the user has named as the oracle: that name again, or the function itself, where it cannot be
+            imported; without it the scores that were paid for are all there is.
+        alphabet: how tokens become strings; by default letter by letter.
+    """
+
+    mode_threshold = 0.0
+
+    def __init__(
+        self,
+        name: str,
+        config: OracleConfig,
+        function: Named = None,
+        alphabet: Alphabet | None = None,
+    ) -> None:
+        if config.length is None or config.alphabet is None:
+            raise ConfigError(
+                f"the oracle '{name}' needs to know what a design is; give --length L and --alphabet dna, rna, protein "
+                "or the letters"
+            )
+        if callable(function) and (config.workers > 1 or config.cache is not None):
+            raise ConfigError(
+                f"the function '{name}' cannot be imported by that name, so it can have neither workers nor a shared "
+                "cache; put it into a module"
+            )
+        if isinstance(function, str) and function != name:
+            raise ConfigError(f"the oracle is '{name}', and --oracle names '{function}'; name the one that is meant")
+        self.name = PREFIX + name
+        self.description = f"designs scored by {name}"
+        self.alphabet = named_alphabet(config.alphabet) if alphabet is None else alphabet
+        self.length = config.length
+        self._function_name, self._config, self._function = name, config, function
+        self._oracle: Oracle | None = None
+
+    @property
+    def enumerable(self) -> bool:
+        return False
+
+    def open(self, directory: Path) -> None:
+        payer = payer_of(directory)
+        shared = None if self._function is None else self._config.cache
+        path = directory / CACHE if shared is None else Path(shared)
+        # a function without a name of its own is known to its run alone
+        key = f"{self._function_name}#{payer}" if callable(self._function) else self._function_name
+        self._oracle = Oracle(self._function_name, self._askers(), ScoreCache(path, key, payer), self._config)
+
+    def check(self) -> None:
+        """Refuse a function that nobody has named, and one or a shared cache that cannot be used."""
+        if self._function is None:
+            raise ConfigError(self._unnamed())
+        if self._config.cache is not None:
+            cache = ScoreCache(Path(self._config.cache), self._function_name, "")
+            cache.check()
+            cache.close()
+        asker = self._askers()[0]
+        try:
+            asker.start()
+        finally:
+            asker.close()
+
+    def close(self) -> None:
+        if self._oracle is not None:
+            self._oracle.close()
+
+    def score(self, tokens: Tensor) -> Tensor:
+        """What the cache knows, and what the function says of the rest."""
+        return torch.tensor(self._opened.scores(self.alphabet.decode(tokens)), dtype=torch.float64)
+
+    def known(self, tokens: Tensor) -> Tensor:
+        if self._function is None and self._config.cache is not None:
+            warnings.warn(
+                f"scores in {self._config.cache} are left out, since a run may name any file; if you trust it, add "
+                f"--oracle {self._function_name}",
+                stacklevel=2,
+            )
+        return self._among(tokens, set(self._opened.cache.get(self.alphabet.decode(tokens))))
+
+    def free(self, tokens: Tensor) -> Tensor:
+        return self._among(tokens, self._opened.cache.paid_by_others(self.alphabet.decode(tokens)))
+
+    @property
+    def _opened(self) -> Oracle:
+        if self._oracle is None:
+            raise RuntimeError("open the task in a run directory before asking for scores")
+        return self._oracle
+
+    def _among(self, tokens: Tensor, designs: set[str]) -> Tensor:
+        return torch.tensor([design in designs for design in self.alphabet.decode(tokens)], dtype=torch.bool)
+
+    def _askers(self) -> list[Asker]:
+        if self._function is None:
+            return [Nobody(self._unnamed())]
+        if callable(self._function):
+            return [Inside(self._function, self._function_name)]
+        return [Process(self._function_name, self._config.timeout) for _ in range(self._config.workers)]
+
+    def _unnamed(self) -> str:
+        return (
+            f"the oracle '{self._function_name}' is code, which runs only when you name it yourself; if you trust it, "
+            f"add --oracle {self._function_name}"
+        )
+
+
+def payer_of(directory: Path) -> str:
+    """The name under which a run directory pays, made up once."""
+    path = directory / _PAYER
+    try:
+        if not path.exists():
+            write_atomically(path, uuid.uuid4().hex + "\n")
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be used ({error}); restore it or train again with another --out") from None
+
+
+def function_name(function: Callable[..., Any]) -> tuple[str, bool]:
+    """`package.module:function`, and whether another process can import it by that name."""
+    kind = type(function)
+    module = getattr(function, "__module__", None) or kind.__module__
+    qualified = getattr(function, "__qualname__", kind.__qualname__)
+    found: Any = sys.modules.get(module)
+    for part in qualified.split("."):
+        found = getattr(found, part, None)
+    importable = found is function and module != "__main__" and _has_source(module)
+    return f"{module}:{qualified}", importable
+
+
+def _has_source(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def named_task(oracle: Function | str) -> tuple[str, Function | str]:
+    """The task's name, and the oracle: its name, or the function where no other process can import it."""
+    if isinstance(oracle, str):
+        return PREFIX + oracle, oracle
+    name, importable = function_name(oracle)
+    return PREFIX + name, name if importable else oracle

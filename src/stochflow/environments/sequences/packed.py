@@ -1,0 +1,42 @@
+"""Tables of whole numbers as small files whose content is verified."""
+
+import hashlib
+import lzma
+from collections.abc import Sequence
+from importlib import resources
+
+import numpy as np
+
+from stochflow.core.errors import DataError
+
+_SHIFTS = (0, 8, 16)
+
+
+def pack(columns: Sequence[np.ndarray]) -> bytes:
+    """Equally long columns of numbers in [0, 2^24) as three byte planes each, compressed with xz."""
+    numbers = np.stack(columns).astype(np.int64)
+    if numbers.min() < 0 or numbers.max() >= 2**24:
+        raise ValueError("a packed number must lie in [0, 2^24); shift or scale the column")
+    planes = np.stack([numbers >> shift & 255 for shift in _SHIFTS], axis=1).astype(np.uint8)
+    return lzma.compress(planes.tobytes(), preset=9 | lzma.PRESET_EXTREME)
+
+
+def unpack(packed: bytes, num_columns: int) -> np.ndarray:
+    """The columns again, int64, [num_columns, rows]."""
+    planes = np.frombuffer(lzma.decompress(packed), dtype=np.uint8).reshape(num_columns, len(_SHIFTS), -1)
+    return (planes.astype(np.int64) << np.array(_SHIFTS)[:, None]).sum(axis=1)
+
+
+def read_verified(name: str, sha256: str, script: str) -> bytes:
+    """A data file of the package, or an error when it is not the one that was shipped."""
+    try:
+        packed = (resources.files("stochflow.environments.sequences") / "data" / name).read_bytes()
+    except OSError as error:
+        raise DataError(f"the table {name} cannot be read ({error}); reinstall stochflow") from None
+    digest = hashlib.sha256(packed).hexdigest()
+    if digest != sha256:
+        raise DataError(
+            f"the table {name} is damaged (SHA-256 {digest[:12]}…, expected {sha256[:12]}…); "
+            f"reinstall stochflow or rebuild it with scripts/{script}"
+        )
+    return packed

@@ -1,0 +1,286 @@
+"""Tables of a user's own: sequences and scores from a CSV or TSV file, checked before anything is learned from them."""
+
+import csv
+import hashlib
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from stochflow.core.errors import ConfigError, DataError
+from stochflow.core.files import check_columns
+from stochflow.environments.sequences.alphabets import ALPHABETS, named_alphabet
+from stochflow.environments.sequences.lookup_task import MeasuredTask, Measurements
+from stochflow.environments.sequences.task import Alphabet
+
+MAX_BYTES = 256 * 2**20
+MAX_ROWS = 2_000_000
+MAX_LENGTH = 1000
+SEQUENCE, SCORE, VARIANCE = "sequence", "score", "variance"
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns that count."""
+
+    sequence: str = SEQUENCE
+    scores: tuple[str, ...] = (SCORE,)
+    variance: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return [self.sequence, *self.scores, *([] if self.variance is None else [self.variance])]
+
+
+@dataclass(frozen=True)
+class Table:
+    """What a table says, in the order of its rows; usable as it is.
+
+    Attributes:
+        sequences: distinct, and of one length unless others were asked for.
+        scores: measurements, finite, [num, num_replicates].
+        variances: not negative, [num]; None without such a column.
+        letters: of the alphabet.
+    """
+
+    sequences: tuple[str, ...]
+    scores: np.ndarray
+    variances: np.ndarray | None
+    letters: str
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Names of the columns in `text`."""
+        num = self.scores.shape[1]
+        scores = (SCORE,) if num == 1 else tuple(f"{SCORE}_{number}" for number in range(1, num + 1))
+        return Columns(SEQUENCE, scores, None if self.variances is None else VARIANCE)
+
+    @cached_property
+    def text(self) -> str:
+        """The same table as CSV with nothing but what counts; floats as exact as they were read."""
+        frame = pd.DataFrame({SEQUENCE: self.sequences})
+        for name, values in zip(self.columns.scores, self.scores.T, strict=True):
+            frame[name] = values
+        if self.variances is not None:
+            frame[VARIANCE] = self.variances
+        return frame.to_csv(index=False)
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @cached_property
+    def lengths(self) -> tuple[int, int]:
+        """Letters of the shortest sequence and of the longest."""
+        lengths = [len(sequence) for sequence in self.sequences]
+        return min(lengths), max(lengths)
+
+    def task(self, name: str, scale: str, source: str, alphabet: Alphabet | None = None) -> MeasuredTask:
+        """The task of this table, its scores as they are ("none") or scaled to [0, 1] ("unit").
+
+        Args:
+            alphabet: how sequences become tokens; by default letter by letter, which needs one length.
+        """
+        alphabet = Alphabet(self.letters) if alphabet is None else alphabet
+        variances = None if self.variances is None else torch.from_numpy(self.variances)
+        measured = Measurements(alphabet.encode(self.sequences), torch.from_numpy(self.scores), variances)
+        self._check_scale(name, scale)
+        if scale == "unit":
+            measured = measured.scaled_to_unit()
+        return MeasuredTask(name, alphabet, measured, f"{len(self.sequences):,} scores of your own", source)
+
+    def _check_scale(self, name: str, scale: str) -> None:
+        means = self.scores.mean(axis=1)
+        if scale == "unit" and not means.min() < means.max():
+            raise DataError(
+                f"all scores of {name} are alike, so they cannot be scaled to [0, 1]; leave out table.scale"
+            )
+        if scale == "none" and self.scores.min() < 0:
+            row = int(self.scores.min(axis=1).argmin())
+            raise DataError(
+                f"{name} has negative scores ({self.scores[row].min():g} for {self.sequences[row]}), and rewards "
+                "cannot be negative; shift or exponentiate them, or scale them to [0, 1] with --set table.scale=unit"
+            )
+        if scale == "none" and not means.max() > 0:
+            raise DataError(f"no score of {name} is above 0, so there is nothing to prefer; check the score column")
+
+
+def read_table(path: Path, columns: Columns, alphabet: str, variable: bool = False) -> Table:
+    """A table of a user's own, or one sentence that says what is wrong with it.
+
+    Args:
+        variable: let sequences differ in length.
+    """
+    frame = _read(path, columns)
+    sequences = [text.strip() for text in frame[columns.sequence]]
+    letters = _letters(alphabet, sequences, path)
+    _check_lengths(sequences, path, variable)
+    _check_sequences(sequences, letters, path)
+    scores = np.stack([_numbers(frame, name, path) for name in columns.scores], axis=1)
+    variances = None
+    if columns.variance is not None:
+        variances = _numbers(frame, columns.variance, path)
+        if variances.min() < 0:
+            raise DataError(f"{path} has a negative variance in the column '{columns.variance}'; correct it")
+    return Table(tuple(sequences), scores, variances, letters)
+
+
+def _read(path: Path, columns: Columns) -> pd.DataFrame:
+    """Only the columns that count, as text, at least two rows and not too many."""
+    if len(set(columns.names)) < len(columns.names):
+        raise ConfigError(f"the columns {', '.join(columns.names)} of {path} must differ; name each of them once")
+    _check_file(path)
+    try:
+        check_columns(path, _separator(path))
+        header = _csv(path, 0).columns.tolist()
+        missing = [name for name in columns.names if name not in header]
+        if missing:
+            raise DataError(
+                f"{path} has no column '{missing[0]}', only {_shown(header)}; "
+                "name yours with --sequence-column and --score-column"
+            )
+        written = _csv(path, 1, header=None).iloc[0].tolist()  # as it stands there: pandas renames what comes twice
+        twice = [name for name in columns.names if written.count(name) > 1]
+        if twice:
+            raise DataError(f"{path} has several columns '{_plain(twice[0])}'; rename all but one of them")
+        frame = _csv(path, MAX_ROWS + 1)[columns.names]
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is not UTF-8 text; save the table as CSV in UTF-8") from None
+    except pd.errors.EmptyDataError:
+        raise DataError(f"{path} is empty; give a table with a header and rows") from None
+    except (ValueError, OSError, csv.Error, pd.errors.ParserWarning) as error:  # pandas raises ValueErrors
+        reason = " ".join(str(error).split())
+        raise DataError(f"{path} cannot be read as a table ({reason}); save it as CSV with a header") from None
+    if len(frame) > MAX_ROWS:
+        raise DataError(f"{path} has more than {MAX_ROWS:,} rows; keep those that matter most")
+    if len(frame) < 2:
+        found = "no row" if frame.empty else "one row only"
+        raise DataError(f"{path} has {found} below its header; a sampler needs two sequences to choose from at least")
+    return frame
+
+
+def _csv(path: Path, num_rows: int, header: int | None = 0) -> pd.DataFrame:
+    """The first rows as text; a line with more fields than the header is an error.
+
+    Never decompressed: a file is as large as it looks.
+    """
+    with warnings.catch_warnings():
+        # a decimal comma makes two fields of a number: better no table than one that is cut off
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        return pd.read_csv(
+            path,
+            sep=_separator(path),
+            nrows=num_rows,
+            header=header,
+            index_col=False,
+            dtype=str,
+            keep_default_na=False,
+            encoding="utf-8-sig",
+            compression=None,
+        )
+
+
+def _separator(path: Path) -> str:
+    return "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
+
+
+def _check_file(path: Path) -> None:
+    try:
+        if not path.is_file():
+            kind = "is not a file" if path.exists() else "does not exist"
+            raise DataError(f"the table {path} {kind}; check the path")
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            start = file.read(4096)
+    except (OSError, ValueError) as error:
+        raise DataError(f"the table {path} cannot be read ({getattr(error, 'strerror', error)}); check it") from None
+    if size > MAX_BYTES:
+        raise DataError(
+            f"{path} has {size / 2**20:,.0f} MB, and a table may have {MAX_BYTES // 2**20} MB and {MAX_ROWS:,} rows; "
+            "keep the columns and rows that matter"
+        )
+    if b"\0" in start:
+        raise DataError(f"{path} is not a text file; save the table as CSV in UTF-8")
+
+
+def _letters(alphabet: str, sequences: Sequence[str], path: Path) -> str:
+    """Letters of a named alphabet, of the first that has all letters of the table, or those given."""
+    if alphabet != "auto":
+        return named_alphabet(alphabet).letters
+    used = set("".join(sequences))
+    for letters in ALPHABETS.values():
+        if used <= set(letters):
+            return letters
+    odd = sorted(used - set(ALPHABETS["protein"]))
+    raise DataError(
+        f"{path} uses letters of no known alphabet ({_shown(odd)}); correct them or give all letters with --alphabet"
+    )
+
+
+def _check_lengths(sequences: Sequence[str], path: Path, variable: bool) -> None:
+    lengths = sorted({len(sequence) for sequence in sequences})
+    if lengths[0] == 0:
+        row = 2 + [len(sequence) for sequence in sequences].index(0)
+        raise DataError(f"{path} has no sequence in line {row}; fill it in or remove the line")
+    if len(lengths) > 1 and not variable:
+        raise DataError(
+            f"{path} has sequences of {lengths[0]} to {lengths[-1]} letters, and designs have one length unless you "
+            "ask for more; give --variable-length, or keep the sequences of one length"
+        )
+    if lengths[-1] > MAX_LENGTH:
+        raise DataError(f"{path} has sequences of {lengths[-1]:,} letters; {MAX_LENGTH:,} is the most there may be")
+
+
+def _check_sequences(sequences: Sequence[str], letters: str, path: Path) -> None:
+    unknown = sorted(set("".join(sequences)) - set(letters))
+    if unknown:
+        row = next(number for number, sequence in enumerate(sequences, start=2) if set(sequence) - set(letters))
+        raise DataError(
+            f"{path} uses letters outside the alphabet {letters} ({_shown(unknown)}, first in line {row}); "
+            "correct them or give another --alphabet"
+        )
+    repeated = pd.Series(sequences).duplicated()
+    if repeated.any():
+        first = sequences[int(repeated.argmax())]
+        raise DataError(
+            f"{path} lists {int(repeated.sum()):,} sequences again, the first of them {_plain(first)}; "
+            "keep one line each and put repeated measurements into columns of their own (--score-column a,b)"
+        )
+
+
+def _numbers(frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
+    """A column as finite float64, [num]."""
+    numbers = np.array([_number(text) for text in frame[name]])
+    bad = ~np.isfinite(numbers)
+    if bad.any():
+        row = int(bad.argmax())
+        raise DataError(
+            f"{path} has {int(bad.sum()):,} entries in the column '{name}' that are no finite number, the first "
+            f"'{_plain(frame[name].iloc[row])}' in line {row + 2}; correct or remove them"
+        )
+    return numbers
+
+
+def _number(text: str) -> float:
+    """The nearest float64, or NaN; pandas rounds by itself, and what it wrote must be read again as it was."""
+    try:
+        return math.nan if "_" in text else float(text)
+    except ValueError:
+        return math.nan
+
+
+def _shown(names: Sequence[object], most: int = 8) -> str:
+    """A few names, printable, for an error message."""
+    listed = ", ".join(_plain(name) for name in names[:most])
+    return listed if len(names) <= most else f"{listed}, …"
+
+
+def _plain(value: object) -> str:
+    text = "".join(letter if letter.isprintable() else "�" for letter in str(value))
+    return text if len(text) <= 40 else f"{text[:40]}…"

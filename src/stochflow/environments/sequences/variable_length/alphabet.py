@@ -1,0 +1,54 @@
+"""Strings of unequal lengths as rows of tokens, and back."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stochflow.core.errors import DataError
+from stochflow.environments.sequences.task import Alphabet
+from stochflow.environments.sequences.variable_length.rules import LengthRules
+
+
+@dataclass(frozen=True)
+class StopAlphabet(Alphabet):
+    """Letters, a stop, and what edits add to them; `decode` says what a history writes."""
+
+    rules: LengthRules
+
+    def __len__(self) -> int:
+        return self.rules.num_tokens
+
+    @property
+    def labels(self) -> list[str]:
+        gap = ["gap"] * (self.rules.deletion > 0)
+        doubles = [2 * letter for letter in self.letters] * (self.rules.duplication > 0)
+        return [*self.letters, "stop", *gap, *doubles]
+
+    def encode(self, sequences: Sequence[str]) -> Tensor:
+        """Tokens of strings, the stop after the last letter, int64, [num_sequences, max_length]."""
+        longest = max(map(len, sequences), default=0)
+        if longest > self.rules.max_length:
+            raise DataError(
+                f"a sequence has {longest} letters, and designs have {self.rules.max_length} at most; raise "
+                "--max-length or leave it out"
+            )
+        tokens = torch.full((len(sequences), self.rules.max_length), self.rules.stop)
+        lengths = torch.tensor([len(sequence) for sequence in sequences], dtype=torch.int64)
+        places = torch.arange(self.rules.max_length) < lengths.unsqueeze(-1)
+        if not sequences:
+            return tokens
+        # all letters in one row: the plain alphabet knows how to read them, and what to say of unknown ones
+        tokens[places] = Alphabet(self.letters).encode(["".join(sequences)]).flatten()
+        return tokens
+
+    def decode(self, tokens: Tensor) -> list[str]:
+        """What histories write: nothing for a gap, a letter twice for a double, and no more after the stop."""
+        gap = [""] * (self.rules.deletion > 0)
+        doubles = [2 * letter for letter in self.letters] * (self.rules.duplication > 0)
+        pieces = np.array([*self.letters, "", *gap, *doubles])
+        _, stopped = self.rules.progress(tokens.cpu())
+        written = np.where(stopped[:, :-1].numpy(), "", pieces[tokens.cpu().numpy()])
+        return ["".join(row) for row in written]

@@ -1,0 +1,36 @@
+"""A channel over letters as one over letters, stop, gap and doubles."""
+
+import torch
+
+from stochflow.environments.channels import Channel
+from stochflow.environments.sequences.variable_length.rules import LengthRules
+
+
+class EditChannel(Channel):
+    """A letter is deleted with probability δ, written twice with d, and garbled as before; the stop is obeyed.
+
+    Rows of the gap and the doubles are there to make the matrix square: nobody can intend them.
+    """
+
+    def __init__(self, letters: Channel, rules: LengthRules) -> None:
+        num, first = rules.num_letters, rules.first_double
+        matrices = torch.eye(rules.num_tokens, dtype=torch.float64).repeat(len(letters.matrices), 1, 1)
+        matrices[:, :num, :num] = (1.0 - rules.deletion - rules.duplication) * letters.matrices
+        if rules.deletion:
+            matrices[:, :num, rules.stop + 1] = rules.deletion
+        if rules.duplication:
+            matrices[:, :num, first:] = rules.duplication * letters.matrices
+        rates = {"deletion": rules.deletion, "duplication": rules.duplication}
+        added = "".join(f"+{name}:{rate:g}" for name, rate in rates.items() if rate)
+        super().__init__(matrices, letters.name + added)
+        self._noise = f"{letters.noise}{added}" if added else letters.noise
+
+    @property
+    def noise(self) -> float | str:
+        """That of the letters, with the edits where there are any."""
+        return self._noise
+
+
+def with_edits(letters: Channel, rules: LengthRules) -> Channel:
+    """The channel of histories, from the channel of letters."""
+    return EditChannel(letters, rules)

@@ -1,0 +1,207 @@
+"""What a history of tokens writes, which histories there are, and how likely each is to have written its design."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from stochflow.core.logspace import TINY_PROBABILITY
+
+
+class Progress(NamedTuple):
+    """Where prefixes of histories stand, the empty prefix first; both [batch, time + 1].
+
+    Attributes:
+        counts: letters written so far.
+        stopped: True after a stop.
+    """
+
+    counts: Tensor
+    stopped: Tensor
+
+
+@dataclass(frozen=True)
+class LengthRules:
+    """A history has T = `max_length` cycles; in each a letter or the stop is intended.
+
+    Tokens are the K letters, then the stop; a gap (nothing was written) where the world deletes, and every letter
+    doubled where it duplicates. Gap and doubles only come, nobody intends them. A letter may be intended until
+    `max_length` letters are written, the stop from `min_length` letters on, and after the stop nothing but the stop.
+
+    Attributes:
+        deletion: δ, the probability that an intended letter is not written.
+        duplication: d, the probability that it is written twice.
+    """
+
+    num_letters: int
+    min_length: int
+    max_length: int
+    deletion: float = 0.0
+    duplication: float = 0.0
+
+    @property
+    def stop(self) -> int:
+        return self.num_letters
+
+    @property
+    def edits(self) -> bool:
+        """True when several histories may write the same design."""
+        return self.deletion > 0 or self.duplication > 0
+
+    @property
+    def num_tokens(self) -> int:
+        return self.num_letters + 1 + (self.deletion > 0) + self.num_letters * (self.duplication > 0)
+
+    @property
+    def first_double(self) -> int:
+        """Token of the first letter doubled, whether there are doubles or not."""
+        return self.num_letters + 1 + (self.deletion > 0)
+
+    @property
+    def _kept(self) -> float:
+        """Probability that a letter is written once."""
+        return 1.0 - self.deletion - self.duplication
+
+    @property
+    def num_designs(self) -> int:
+        """Strings within the bounds."""
+        return sum(self.num_letters**length for length in range(self.min_length, self.max_length + 1))
+
+    @cached_property
+    def _written(self) -> Tensor:
+        """How many letters a token writes, [num_tokens]."""
+        tokens = torch.arange(self.num_tokens)
+        return (tokens < self.num_letters).long() + 2 * (tokens >= self.first_double).long()
+
+    @cached_property
+    def _letter(self) -> Tensor:
+        """Which letter a token writes, the stop where it writes none, [num_tokens]."""
+        tokens = torch.arange(self.num_tokens)
+        single = torch.where(tokens < self.num_letters, tokens, self.stop)
+        return torch.where(tokens >= self.first_double, tokens - self.first_double, single)
+
+    @cached_property
+    def outcomes(self) -> Tensor:
+        """True where an intention may lead to an outcome, whatever the noise, [num_tokens, num_tokens]."""
+        possible = torch.eye(self.num_tokens, dtype=torch.bool)
+        possible[: self.num_letters] = torch.arange(self.num_tokens) != self.stop
+        return possible
+
+    def progress(self, tokens: Tensor) -> Progress:
+        """Letters written and stops met before every cycle and after the last; [batch, time] → [batch, time + 1]."""
+        stopped = _before((tokens == self.stop).cumsum(dim=1)) > 0
+        written = torch.where(stopped[:, :-1], 0, self._written.to(tokens.device)[tokens])
+        return Progress(_before(written.cumsum(dim=1)), stopped)
+
+    def intentions(self, progress: Progress) -> Tensor:
+        """True for the tokens that may be intended; [batch, time] of both → [batch, time, num_tokens]."""
+        counts, stopped = progress
+        allowed = torch.zeros(*counts.shape, self.num_tokens, dtype=torch.bool, device=counts.device)
+        allowed[..., : self.num_letters] = (~stopped & (counts < self.max_length)).unsqueeze(-1)
+        allowed[..., self.stop] = stopped | (counts >= self.min_length)
+        return allowed
+
+    def possible(self, tokens: Tensor) -> Tensor:
+        """True for prefixes of histories that can come about; [batch, time] → [batch]."""
+        return self._verdict(tokens)[0]
+
+    def alive(self, tokens: Tensor) -> Tensor:
+        """True for possible prefixes that can still become a design within the bounds; [batch, time] → [batch]."""
+        possible, counts, stopped = self._verdict(tokens)
+        reach = (self.max_length - tokens.shape[1]) * (2 if self.duplication else 1)
+        longest = torch.where(stopped, counts, counts + reach)
+        return possible & (counts <= self.max_length) & (longest >= self.min_length)
+
+    def _verdict(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Whether whole prefixes are possible, what they have written and whether they have stopped; [batch] each.
+
+        Plans ask this of every child outside the trie, so it looks at the whole row once: counts never fall, and it is
+        enough to know where the stops begin and what was written before the last token in front of them.
+        """
+        stops = tokens == self.stop
+        written = self._written.to(torch.uint8).to(tokens.device)[tokens]
+        counts, num_stops = written.sum(dim=1), stops.sum(dim=1)
+        resumed = (stops[:, :-1] & ~stops[:, 1:]).any(dim=1)
+        last = (tokens.shape[1] - num_stops - 1).clamp_min(0).unsqueeze(-1)
+        before_last = counts - (written.gather(1, last).squeeze(-1) if tokens.shape[1] else 0)
+        stopped, begun = num_stops > 0, num_stops < tokens.shape[1]
+        too_long = begun & (before_last >= self.max_length)
+        too_short = stopped & (counts < self.min_length)
+        return ~(resumed | too_long | too_short), counts, stopped
+
+    def written(self, tokens: Tensor) -> Tensor:
+        """The letters that histories write, the stop after the last; [batch, time] → [batch, max_length + 1].
+
+        One more letter than the bound is kept: a double may pass it.
+        """
+        counts, stopped = self.progress(tokens)
+        starts, width = counts[:, :-1], self.max_length + 1
+        letters, copies = (table.to(tokens.device)[tokens] for table in (self._letter, self._written))
+        # one more column takes what does not count, and is cut off
+        design = torch.full((len(tokens), width + 1), self.stop, device=tokens.device)
+        for copy in (0, 1):
+            counted = (copies > copy) & ~stopped[:, :-1]
+            design.scatter_(1, torch.where(counted, starts + copy, width).clamp_max(width), letters)
+        return design[:, :width]
+
+    def canonical(self, tokens: Tensor) -> Tensor:
+        """The one history without edits that writes the same design; nothing but stops for designs out of bounds.
+
+        [batch, max_length] → [batch, max_length].
+        """
+        plain = self.written(tokens)[:, : self.max_length]
+        return torch.where(self.alive(tokens).unsqueeze(-1), plain, self.stop)
+
+    def log_shares(self, tokens: Tensor) -> Tensor:
+        """log p_B(h|x) = log w(h)/W(x), float64; log 1e-30 for what cannot come about; [batch, max_length] → [batch].
+
+        w multiplies δ for a gap, d for a double and 1 − δ − d for a single letter; W is its sum over all histories that
+        write the same design. The shares of a design sum to one.
+        """
+        rates = torch.tensor([self.deletion, self._kept, self.duplication], dtype=torch.float64)
+        log_weights = torch.where(tokens == self.stop, 0.0, rates.log()[self._written[tokens]]).sum(dim=1)
+        log_shares = (log_weights - self._log_totals(self.written(tokens))).clamp_max(0.0)
+        impossible = torch.tensor(TINY_PROBABILITY, dtype=torch.float64).log()
+        return torch.where(self.possible(tokens), log_shares, impossible)
+
+    def _log_totals(self, designs: Tensor) -> Tensor:
+        """log W(x); [batch, max_length + 1] → [batch]."""
+        lengths = (designs != self.stop).sum(dim=1)
+        repeats = (designs[:, 1:] == designs[:, :-1]) & (designs[:, 1:] != self.stop) & (self.duplication > 0)
+        # W depends on the length and on where a letter repeats, and on nothing else
+        shapes, which = torch.cat([lengths.unsqueeze(-1), repeats.long()], dim=1).unique(dim=0, return_inverse=True)
+        return self._swept(shapes[:, :1], shapes[:, 1:].double())[which]
+
+    def _swept(self, lengths: Tensor, repeats: Tensor) -> Tensor:
+        """log W by a sweep over cycles; what is written so far is a prefix of the design.
+
+        Args:
+            lengths: letters of a design, [batch, 1].
+            repeats: one where a letter equals the one before it, [batch, max_length].
+
+        Returns:
+            [batch].
+        """
+        places = torch.arange(self.max_length + 2)
+        inside, going_on = (places <= lengths).double(), (places < self.max_length).double()
+        may_stop = (lengths >= self.min_length).double()
+        reached = (places == 0).double().repeat(len(lengths), 1)  # weight of every prefix, [batch, max_length + 2]
+        stopped, log_scale = torch.zeros_like(may_stop), torch.zeros_like(may_stop)
+        for _ in range(self.max_length):
+            stopped = stopped + may_stop * reached.gather(1, lengths)
+            before = reached * going_on
+            reached = self.deletion * before
+            reached[:, 1:] += self._kept * before[:, :-1]
+            reached[:, 2:] += self.duplication * repeats * before[:, :-2]
+            reached *= inside
+            # many cycles make small numbers: the largest is one again after each
+            scale = torch.maximum(reached.amax(dim=1, keepdim=True), stopped)
+            reached, stopped, log_scale = reached / scale, stopped / scale, log_scale + scale.log()
+        return (log_scale + (stopped + reached.gather(1, lengths)).log()).squeeze(-1)
+
+
+def _before(running: Tensor) -> Tensor:
+    """Running totals before every step and after the last, zero first; [batch, time] → [batch, time + 1]."""
+    return torch.nn.functional.pad(running, (1, 0))

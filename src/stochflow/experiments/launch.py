@@ -1,0 +1,269 @@
+"""From layers of settings to a finished run: resolve, open the run directory, build, train."""
+
+import contextlib
+import re
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stochflow.config.methods import method_settings
+from stochflow.config.schema import Config, resolve
+from stochflow.core.errors import ConfigError
+from stochflow.core.signals import stop_signal
+from stochflow.environments.channel_factory import with_matrix_inside
+from stochflow.environments.factory import configured_task, copied_table, same_setting, table_name, with_table_pinned
+from stochflow.environments.graphs import configured_graph, is_graph, settings_of
+from stochflow.environments.sequences.fasta import read_sequences
+from stochflow.environments.sequences.oracles.task import Named
+from stochflow.experiments import build as experiments
+from stochflow.experiments.build import restore
+from stochflow.experiments.graph_build import build_graph_experiment, check_graph_settings, restore_graph_experiment
+from stochflow.experiments.profiler import Profiled
+from stochflow.runs.directory import TABLE, RunDirectory, check_free, recover
+from stochflow.runs.monitor.history import course_of, records_of
+from stochflow.runs.monitor.watcher import Watcher
+from stochflow.runs.trackers import Tracking
+from stochflow.training.distributed import Team, joined
+
+# what may differ when a run is continued: how long, where and how it is watched, but not what is learned
+_FREE_ON_RESUME = {"budget", "device", "threads", "deterministic", "evaluation", "checkpoint_every"}
+_MIN_MEASURED_SHARE = 0.01
+_COUNTABLE = 1e300
+
+
+@dataclass(frozen=True)
+class LaunchOptions:
+    """How a run is started and followed; none of it changes what is learned.
+
+    Attributes:
+        resume: continue the run in its directory from its checkpoint.
+        overwrite: replace the run in its directory.
+        track: names of trackers that follow the run.
+        profile: write down where the time goes.
+        listen: called after every training step with its record and the share of the budget spent.
+        stop: asked before every training step; True ends the run as Ctrl-C does.
+    """
+
+    resume: bool = False
+    overwrite: bool = False
+    track: tuple[str, ...] = ()
+    profile: bool = False
+    listen: experiments.Listener | None = None
+    stop: Callable[[], bool] | None = None
+
+
+def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, options: LaunchOptions) -> Path:
+    """Train the run that layers of settings describe to its end; returns its directory.
+
+    Args:
+        layers: settings, later ones over earlier ones.
+        function: the oracle as the user has named it, or the oracle itself.
+        out: run directory; by default `default_path`.
+    """
+    if options.resume and options.overwrite:
+        raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
+    tracking = Tracking(options.track)
+    with joined() as team, contextlib.ExitStack() as held:
+        if options.resume:
+            directory, experiment = _reopen(out, layers, function, team, held)
+        else:
+            directory, experiment = _begin(out, layers, options.overwrite, function, team, held)
+        # torchrun passes on a Ctrl-C that the terminal has sent to everybody already: twice is not a second one
+        with stop_signal(patient=team is not None) as signalled:
+
+            def ended() -> bool:
+                asked = signalled() or (options.stop is not None and options.stop())
+                return asked if team is None else team.any(asked)
+
+            if _leads(team):
+                tracking.start(experiment.config, directory.path, experiment.trainer.step if options.resume else None)
+                _run(experiment, directory, tracking, options.listen, ended, options.profile)
+            else:
+                experiments.follow(experiment, ended)
+        if team is not None:
+            team.wait()
+    return directory.path
+
+
+def resolve_config(layers: list[dict[str, Any]]) -> Config:
+    """A checked config: defaults, then the method's settings, then the layers in order."""
+    method = next((layer["method"] for layer in reversed(layers) if "method" in layer), "sgfn-kl")
+    task = next((str(layer["task"]) for layer in reversed(layers) if "task" in layer), "")
+    resolved = resolve([*([settings_of(task)] if is_graph(task) else []), method_settings(str(method)), *layers])
+    if is_graph(resolved.task):
+        check_graph_settings(resolved, configured_graph(resolved))
+    else:
+        configured_task(resolved)
+    return resolved
+
+
+def default_path(config: Config) -> Path:
+    """Where a run goes when nobody says where."""
+    channel = config.channel
+    if channel.file is not None:
+        noise = Path(channel.file).stem
+    elif channel.matrix is not None or channel.matrices is not None or channel.kind == "none":
+        noise = channel.kind
+    else:
+        noise = f"{channel.kind.removeprefix('uniform-slip')}-{channel.noise}"
+    edits = {"deletion": channel.deletion, "duplication": channel.duplication}
+    noise += "".join(f"-{name}-{rate}" for name, rate in edits.items() if rate)
+    text = re.sub(r"[^\w.]+", "-", noise).strip("-")
+    task = config.task if config.table.file is None else table_name(config.table)
+    task = re.sub(r"[^\w.]+", "-", task)
+    return Path("runs") / f"{task}-{config.method}-{text}-seed{config.seed}"
+
+
+def _run(
+    experiment: experiments.Runnable,
+    directory: RunDirectory,
+    tracking: Tracking,
+    listen: experiments.Listener | None,
+    stop: Callable[[], bool],
+    profile: bool,
+) -> None:
+    """Train to the end, with whoever follows the run told of it."""
+    watched = Profiled(experiment, directory) if profile else None
+    try:
+        heard = _all(tracking, _watcher(experiment, directory), listen)
+        experiments.run(watched or experiment, directory, heard, stop)
+    except BaseException:
+        tracking.finish(None)
+        raise
+    tracking.finish(directory.summary())
+    if watched is not None:
+        watched.write()
+
+
+def _leads(team: Team | None) -> bool:
+    """True in the process that writes the run directory."""
+    return team is None or team.leads
+
+
+def _begin(
+    given: Path | None,
+    layers: list[dict[str, Any]],
+    overwrite: bool,
+    function: Named,
+    team: Team | None,
+    held: contextlib.ExitStack,
+) -> tuple[RunDirectory, experiments.Runnable]:
+    """A fresh experiment and its run directory, which is ours until `held` ends."""
+    config = resolve_config(layers)
+    path = given or default_path(config)
+    if _leads(team):
+        check_free(path, overwrite)
+    config = config.model_copy(update={"channel": with_matrix_inside(config.channel)})
+    config, own_table = with_table_pinned(config)
+    if is_graph(config.task):
+        _refuse_graph(config, team)
+        graph_experiment = build_graph_experiment(config)
+        directory = RunDirectory.create(path, config, overwrite, hold=True)
+        held.callback(directory.release)
+        return directory, graph_experiment
+    experiment = experiments.build(config, function=function, team=team)
+    if not _leads(team):
+        experiment.trainer.begin()
+        return RunDirectory(path), experiment
+    experiment.task.check()
+    _warn_of_gaps(experiment)
+    stored = config
+    if own_table is not None:
+        stored = config.model_copy(update={"table": copied_table(config.table, own_table, TABLE)})
+    table_text = None if own_table is None else own_table.text
+    directory = RunDirectory.create(path, stored, overwrite, table_text, _reference_text(config), hold=True)
+    held.callback(directory.release)
+    experiment.task.open(directory.path)
+    experiment.trainer.begin()
+    return directory, experiment
+
+
+def _reopen(
+    path: Path | None,
+    layers: list[dict[str, Any]],
+    function: Named,
+    team: Team | None,
+    held: contextlib.ExitStack,
+) -> tuple[RunDirectory, experiments.Runnable]:
+    """The experiment of a run directory where its newest checkpoint left it, or at its beginning if there is none yet.
+
+    The directory is ours until `held` ends.
+    """
+    path = path or default_path(resolve_config(layers))
+    if _leads(team):
+        recover(path)
+    directory = RunDirectory.open(path)
+    if _leads(team):
+        directory.hold()
+        held.callback(directory.release)
+    directory.check_config()
+    stored = directory.config()
+    wanted, _ = with_table_pinned(resolve([stored.model_dump(mode="json"), *layers]))
+    for name in Config.model_fields:
+        if name not in _FREE_ON_RESUME and not same_setting(name, wanted, stored):
+            raise ConfigError(
+                f"{directory.path} was started with another '{name}'; resume it without that setting, "
+                "or choose another --out"
+            )
+    wanted = wanted.model_copy(update={"table": stored.table})
+    experiment: experiments.Runnable
+    if is_graph(wanted.task):
+        _refuse_graph(wanted, team)
+        graph = restore_graph_experiment if directory.begun else lambda _, config: build_graph_experiment(config)
+        experiment = graph(directory, wanted)
+    else:
+        sequences = restore(directory, wanted, function, team, begin=not directory.begun)
+        if _leads(team):
+            sequences.task.check()
+        sequences.trainer.begin()
+        if not _leads(team):
+            return directory, sequences
+        experiment = sequences
+    if wanted.evaluation.reference not in (None, stored.evaluation.reference):
+        directory.write_reference(str(_reference_text(wanted)))
+    directory.rewrite_config(wanted)
+    directory.rewind_metrics(experiment.trainer.step)
+    return directory, experiment
+
+
+def _refuse_graph(config: Config, team: Team | None) -> None:
+    if team is not None:
+        raise ConfigError(f"training on the graph '{config.task}' cannot be shared out; start it without torchrun")
+
+
+def _reference_text(config: Config) -> str | None:
+    """Known sequences, one per line, as a run keeps them."""
+    known = config.evaluation.reference
+    return None if known is None else "".join(f"{sequence}\n" for sequence in read_sequences(Path(known)))
+
+
+def _warn_of_gaps(experiment: experiments.Experiment) -> None:
+    """Say so when a table knows next to nothing of what can be made: the rest has the floor reward."""
+    task = experiment.task
+    # divided and compared, for there may be more designs than a float can count
+    if task.num_measured is not None and task.num_measured / _MIN_MEASURED_SHARE < task.num_designs:
+        possible = f"{task.num_designs:.3g}" if task.num_designs < _COUNTABLE else f"more than {_COUNTABLE:g}"
+        warnings.warn(
+            f"{task.name} has scores for {task.num_measured:,} of {possible} possible sequences; all "
+            "others get the floor reward, so the sampler can only find what it happens to meet",
+            stacklevel=3,
+        )
+
+
+def _watcher(experiment: experiments.Runnable, directory: RunDirectory) -> Watcher:
+    """Who warns when training goes wrong, with what earlier sessions of the run have recorded in mind."""
+    return Watcher(course_of(experiment.config, records_of(directory.metrics())))
+
+
+def _all(tracking: Tracking, watcher: Watcher, listen: experiments.Listener | None) -> experiments.Listener:
+    """Trackers hear every record, and so does who watches the run, and whoever else listens."""
+
+    def heard(record: dict[str, float], progress: float) -> None:
+        tracking.log(record)
+        watcher(record, progress)
+        if listen is not None:
+            listen(record, progress)
+
+    return heard

@@ -1,1 +1,0 @@
-"""Training and judging on tasks whose states form a directed acyclic graph."""

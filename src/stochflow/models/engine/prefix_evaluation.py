@@ -1,0 +1,421 @@
+"""The network on a tree of prefixes, level by level, or at single ones, with the gradient of all written out."""
+
+import threading
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy import sparse
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from stochflow.core.logspace import masked_log_softmax
+from stochflow.models.engine.layers import Weights, lowered, transposed
+from stochflow.models.engine.prefix_layout import Numbers, PrefixTree, climb
+from stochflow.models.kmer_body import PrefixBody
+
+_log_softmax_backward = torch.ops.aten._log_softmax_backward_data.default
+_state = threading.local()
+_MAX_VIEWS = 256  # stretches of nodes whose views are kept: those of a few batch sizes
+
+
+@contextmanager
+def gradients_in_place() -> Iterator[None]:
+    """While this lasts, what is written out is added to the `grad` of the weights by itself, not returned to autograd.
+
+    For `Tensor.backward` alone, and for weights that have a `grad`: it saves a copy of all weights.
+    """
+    _state.in_place = True
+    try:
+        yield
+    finally:
+        _state.in_place = False
+
+
+Array = npt.NDArray[Any]
+
+
+class Rows(NamedTuple):
+    """Some consecutive nodes in a workspace.
+
+    Attributes:
+        sums: the first layer, [rows, width].
+        made: the activations, see `trunk`.
+        outputs: the heads side by side, [rows, n].
+        arrays: the last of the activations and the heads as numpy sees them; None where it cannot.
+    """
+
+    sums: Tensor
+    made: list[Tensor]
+    outputs: Tensor
+    arrays: tuple[Array, Array] | None
+
+
+class Workspace:
+    """Weights of a network, and room for what it computes at a number of nodes: used again and again, it costs nothing.
+
+    All levels of a tree stand under each other, so that nothing has to be put together for the gradient.
+
+    Attributes:
+        trunk: weights of the body behind the first layer.
+        heads: W and b of the heads for π, π_B and log F; [n, width] and [n] each.
+        sizes: outputs per head.
+        arrays: the first layer and the heads of all nodes as numpy sees them, where it can.
+        head_arrays: the same for what `read_heads` returns.
+    """
+
+    def __init__(self, body: PrefixBody, heads: list[Tensor], capacity: int) -> None:
+        self.body, self.heads, self.capacity = body, heads, capacity
+        self.trunk = body.trunk_weights
+        self.table, self.start = body.embedding.weight, body.start
+        self.sizes = [len(weight) for weight in heads[::2]]
+        widths = [body.width, *body.activation_widths(), sum(self.sizes)]
+        self._sums, *self._made, self._outputs = (self.start.detach().new_empty(capacity, n) for n in widths)
+        num, like = sum(self.sizes), self.start.detach()
+        self._heads = like.new_empty(num, body.width), like.new_empty(num)
+        self.arrays: tuple[Array, Array] | None = None
+        self.head_arrays: tuple[Array, Array] | None = None
+        if self.start.device.type == "cpu":
+            self.arrays = self._sums.numpy(), self._outputs.numpy()
+            self.head_arrays = self._heads[0].numpy(), self._heads[1].numpy()
+        self._columns: tuple[list[int], list[Tensor]] = [], []
+        self._rows: dict[tuple[int, int], Rows] = {}
+        self._user: weakref.ref[Evaluation] | None = None
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """All that a gradient is wanted for."""
+        return [self.table, self.start, *self.trunk, *self.heads]
+
+    @property
+    def free(self) -> bool:
+        """True when nobody needs what is written here any more."""
+        return self._user is None or self._user() is None
+
+    def lend(self, user: "Evaluation") -> None:
+        self._user = weakref.ref(user)
+
+    def read_heads(self) -> tuple[Tensor, Tensor]:
+        """W and b of all heads as they are now; [n, width], [n]."""
+        weight, bias = self._heads
+        if self.head_arrays is None:
+            torch.cat(self.heads[::2], out=weight)
+            torch.cat(self.heads[1::2], out=bias)
+        else:  # by numpy, in a fraction of the time
+            for number, (first, last) in enumerate(pairwise(accumulate(self.sizes, initial=0))):
+                self.head_arrays[0][first:last] = self.heads[2 * number].detach().numpy()
+                self.head_arrays[1][first:last] = self.heads[2 * number + 1].detach().numpy()
+        return weight, bias
+
+    def read_trunk(self) -> tuple[Weights, Weights]:
+        """What `PrefixBody.add_gradients` and `PrefixBody.activations` read, as it is now."""
+        if self.body.precision is not None:
+            weights = lowered(self.trunk, self.body.precision)
+            return weights, transposed(weights)
+        places = [weight.data_ptr() for weight in self.trunk]
+        if places != self._columns[0]:  # an optimiser has taken the weights elsewhere
+            self._columns = places, transposed(self.trunk)
+        return self.trunk, self._columns[1]
+
+    def rows(self, first: int, last: int) -> Rows:
+        """The nodes from one to before another."""
+        if (first, last) not in self._rows:
+            if len(self._rows) >= _MAX_VIEWS:
+                self._rows.clear()
+            buffers, num = (self._sums, *self._made, self._outputs), last - first
+            sums, *made, outputs = (buffer.narrow(0, first, num) for buffer in buffers)
+            arrays = None if self.arrays is None else (made[-1].numpy(), outputs.numpy())
+            self._rows[first, last] = Rows(sums, made, outputs, arrays)
+        return self._rows[first, last]
+
+    def __deepcopy__(self, memo: object) -> None:
+        """A copy of a network has its own weights and makes its own room."""
+
+
+class Evaluation(ABC):
+    """Body and heads at some nodes of a workspace, with the gradient in all weights written out.
+
+    It holds for the weights as they are: after an update nothing of it is true any more. All but `heads` is to be
+    called without autograd.
+    """
+
+    def __init__(self, space: Workspace) -> None:
+        """Nothing is evaluated yet; the space is lent until this is gone."""
+        self._space, self._body = space, space.body
+        space.lend(self)
+        self._head_weight, self._head_bias = space.read_heads()
+        self._trunk, self._trunk_columns = space.read_trunk()
+
+    @abstractmethod
+    def row_outputs(self) -> Tensor:
+        """The heads at every row side by side, without gradient, [..., n]."""
+
+    @abstractmethod
+    def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
+        """Add the gradient in all weights that follows from that in `row_outputs`, [..., n]."""
+
+    def heads(self, allowed: Tensor | None, log_completions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """log π, log π_B and log F at every row, [..., K], [..., K] and [...].
+
+        Args:
+            allowed: what a mask says of the intentions, [..., K].
+            log_completions: what is added to the head of log F, [...] or broadcastable to it.
+        """
+        return _Heads.apply(self, allowed, log_completions, *self._space.weights)  # type: ignore[no-untyped-call]  # torch
+
+    def pull(self, rows: Tensor) -> None:
+        """Add the gradient in all weights that follows from that in `row_outputs`, [..., n], to what they have."""
+        into = []
+        for weight in self._space.weights:
+            if weight.grad is None:
+                weight.grad = torch.zeros_like(weight)
+            into.append(weight.grad)
+        with torch.inference_mode():
+            self._add_gradients(rows, into)
+
+    def split(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The three heads in what stands side by side; [..., n] → [..., K], [..., K], [...]."""
+        num_policy, num_backward, _ = self._space.sizes
+        return rows[..., :num_policy], rows[..., num_policy : num_policy + num_backward], rows[..., -1]
+
+    def gradients(self, rows: Tensor) -> list[Tensor] | None:
+        """The gradient in all weights from that in `row_outputs`; None if it was added to what the weights have."""
+        if getattr(_state, "in_place", False) and all(weight.grad is not None for weight in self._space.weights):
+            self.pull(rows)
+            return None
+        into = [torch.zeros_like(weight) for weight in self._space.weights]
+        self._add_gradients(rows, into)
+        return into
+
+    def _evaluate(self, rows: Rows) -> Tensor:
+        """Everything behind the first layer, which is there; the heads, [rows, n]."""
+        self._body.activations(rows.sums, self._trunk_columns, rows.made)
+        if rows.arrays is None or self._space.head_arrays is None:
+            return torch.addmm(self._head_bias, rows.made[-1], self._head_weight.t(), out=rows.outputs)
+        # by numpy, whose products with a few columns take a fraction of torch's
+        (features, outputs), (weight, bias) = rows.arrays, self._space.head_arrays
+        np.dot(features, weight.T, out=outputs)
+        np.add(outputs, bias, out=outputs)
+        return rows.outputs
+
+    def _add_behind_sums(self, grad: Tensor, rows: Rows, into: list[Tensor]) -> Tensor:
+        """Add the gradient in all weights behind the first layer; returns that in the first layer, [rows, width].
+
+        Args:
+            grad: in the heads of the rows, [rows, n].
+        """
+        num_heads = len(self._space.heads)
+        features = self._add_behind_features(grad, rows, into[-num_heads:])
+        return self._body.add_gradients(features, rows.sums, self._trunk, rows.made, into[2 : len(into) - num_heads])
+
+    def _add_behind_features(self, grad: Tensor, rows: Rows, into: list[Tensor]) -> Tensor:
+        """Add the gradient in all heads; returns that in the features, [rows, width]."""
+        sizes, head_arrays = self._space.sizes, self._space.head_arrays
+        if rows.arrays is None or head_arrays is None:
+            parts = zip(torch.mm(grad.t(), rows.made[-1]).split(sizes), grad.sum(dim=0).split(sizes), strict=True)
+            for weight, part in zip(into, (part for pair in parts for part in pair), strict=True):
+                weight.add_(part)
+            return torch.mm(grad, self._head_weight)
+        heads, features = grad.numpy(), rows.arrays[0]
+        weights, biases = np.dot(heads.T, features), np.add.reduce(heads, axis=0)
+        for number, (first, last) in enumerate(pairwise(accumulate(sizes, initial=0))):
+            into[2 * number].numpy()[:] += weights[first:last]
+            into[2 * number + 1].numpy()[:] += biases[first:last]
+        return torch.from_numpy(np.dot(heads, head_arrays[0]))
+
+
+class Recorder(Evaluation):
+    """Evaluates the nodes of a tree, level by level, and keeps what was computed for the gradient.
+
+    Attributes:
+        tree: whose nodes are evaluated; somebody else lets it grow.
+    """
+
+    def __init__(self, space: Workspace, tree: PrefixTree, num_complete: int = 0) -> None:
+        """The first levels of the tree are there, but nothing of them is evaluated yet.
+
+        Args:
+            space: with room for `num_nodes`.
+            num_complete: levels after the first that hold all prefixes there are.
+        """
+        super().__init__(space)
+        self.tree = tree
+        self._starts = [0, tree.sizes[0]]  # first node of every level, and of the one to come
+        self._indices: list[list[Numbers]] = []  # per level after the first
+        self._levels: list[Array] = []  # the heads of each level
+        self._num_grown, self.num_levels = 1, 0
+        # the table and the first layer of all nodes as numpy sees them, where it can
+        self._arrays = None if space.arrays is None else (space.table.detach().numpy(), space.arrays[0])
+        if self._arrays is None:
+            space.rows(0, tree.sizes[0]).sums.copy_(space.start)
+        else:
+            self._arrays[1][: tree.sizes[0]] = space.start.detach().numpy()
+        for indices, parents in self._body.complete_levels(num_complete):
+            self._add_level(indices, parents, len(parents))
+
+    @staticmethod
+    def num_nodes(body: PrefixBody, tree: PrefixTree, num_complete: int) -> int:
+        """The most nodes that a tree can come to have."""
+        complete = sum(tree.num_tokens**depth for depth in range(1 + num_complete))
+        return max(tree.sizes[0], complete) + (body.length - num_complete) * tree.batch_size
+
+    @property
+    def readable(self) -> bool:
+        """True where numpy can read what was computed."""
+        return self._space.arrays is not None
+
+    @property
+    def needs_growth(self) -> bool:
+        """True when the tree has a level whose first layer is not known."""
+        return self._num_grown == self.tree.depth
+
+    def grow(self) -> None:
+        """The first layer of the next level, which the tree has."""
+        depth, tree = self._num_grown, self.tree
+        parents = None if tree.same(depth) else tree.parents[depth - 1]
+        self._add_level(self._body.last_indices(tree.node_columns(depth)), parents, tree.sizes[depth])
+
+    def _add_level(self, indices: list[Numbers], parents: Numbers | None, size: int) -> None:
+        """The first layer of a level whose nodes add some embedding rows to what their parents have.
+
+        Args:
+            indices: [num_nodes] for every k there is.
+            parents: [num_nodes]; None where they are all nodes of the level before.
+        """
+        space, (first, last) = self._space, self._starts[-2:]
+        self._indices.append(indices)
+        self._starts.append(last + size)
+        self._num_grown += 1
+        if self._arrays is None:
+            sums, into = space.rows(first, last).sums, space.rows(last, last + size).sums
+            inherited = sums if parents is None else sums.index_select(0, self.tree.tensor(parents))
+            self._body.add(inherited, [self.tree.tensor(column) for column in indices], into)
+            return
+        # in numpy, whose operations on a few rows cost a fraction of torch's
+        table, nodes = self._arrays
+        before, after = nodes[first:last], nodes[last : last + size]
+        before = before if parents is None else before.take(parents, axis=0)
+        for column in indices or [np.zeros(size, np.int64)]:  # row 0, which pads, is zero
+            before = np.add(before, table.take(column, axis=0), out=after)
+
+    def evaluate(self) -> None:
+        """Everything behind the first layer, for all levels that have grown since the last time."""
+        space, starts = self._space, self._starts
+        first, last = starts[self.num_levels], starts[-1]
+        computed = self._evaluate(space.rows(first, last))
+        outputs = computed.cpu().numpy() if space.arrays is None else space.arrays[1][first:last]
+        for level in range(self.num_levels, self._num_grown):
+            self._levels.append(outputs[starts[level] - first : starts[level + 1] - first])
+        self.num_levels = self._num_grown
+
+    def logits(self) -> Array:
+        """Of π at every row on the last level of the tree, without gradient, [batch, K]."""
+        tree = self.tree
+        logits = self._levels[tree.depth][:, : self._space.sizes[0]]
+        return logits if tree.parted else logits.take(tree.which[-1], axis=0)
+
+    def rows(self) -> Array:
+        """The heads at every row on all evaluated levels side by side, without gradient, [batch, levels, n]."""
+        return self.outputs().numpy().take(self.tree.nodes(self.num_levels), axis=0)
+
+    def row_outputs(self) -> Tensor:
+        nodes = self.tree.tensor(self.tree.nodes(self.num_levels))
+        return torch.nn.functional.embedding(nodes, self.outputs())
+
+    def outputs(self) -> Tensor:
+        """The heads at all evaluated nodes side by side, [num_nodes, n]."""
+        return self._space.rows(0, self._starts[self.num_levels]).outputs
+
+    def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
+        num = self._starts[self.num_levels]
+        nodes = self.tree.tensor(self.tree.nodes(self.num_levels))
+        grad = rows.new_zeros(num, rows.shape[-1]).index_add_(0, nodes.view(-1), rows.flatten(0, 1))
+        climb(self._add_behind_sums(grad, self._space.rows(0, num), into), self._indices, self.tree, into[0], into[1])
+
+
+class StateRecorder(Evaluation):
+    """Evaluates prefixes of any depth that stand for themselves, where numpy can read the weights."""
+
+    def __init__(self, space: Workspace, bags: sparse.csr_matrix) -> None:
+        """All of them at once.
+
+        Args:
+            space: with room for them.
+            bags: which embeddings add up to each, see `PrefixBody.bags`.
+        """
+        super().__init__(space)
+        self._bags = bags
+        sums = bags @ space.table.detach().numpy()
+        sums += space.start.detach().numpy()
+        self._rows = space.rows(0, len(sums))._replace(sums=torch.from_numpy(sums))
+        self._evaluate(self._rows)
+
+    def row_outputs(self) -> Tensor:
+        return self._rows.outputs
+
+    def rows(self) -> Array:
+        """The heads at every prefix side by side, without gradient, [rows, n]."""
+        return self.row_outputs().numpy()
+
+    def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
+        sums = self._add_behind_sums(rows, self._rows, into)
+        into[0].add_(torch.from_numpy(self._bags.T @ sums.numpy()))
+        into[1].add_(sums.sum(dim=0))
+
+
+class WrittenLoss(float):
+    """A loss whose gradient in the heads is known already; autograd has no part in it."""
+
+    _recorder: Evaluation
+    _grad: Tensor
+
+    @classmethod
+    def of(cls, value: float, recorder: Evaluation, grad: Tensor) -> "WrittenLoss":
+        """A loss of this value, whose gradient in `recorder.row_outputs` is known, [..., n]."""
+        loss = cls(value)
+        loss._recorder, loss._grad = recorder, grad
+        return loss
+
+    def backward(self) -> None:
+        """Add the gradient in all weights to what they have."""
+        self._recorder.pull(self._grad)
+
+
+class _Heads(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, recorder: Evaluation, allowed: Tensor | None, log_completions: Tensor, *weights: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        rows = recorder.row_outputs()
+        policy, backward, flow = recorder.split(rows)
+        log_policy, log_backward = masked_log_softmax(policy, allowed), torch.log_softmax(backward, dim=-1)
+        # other views of the same numbers: what is returned would hold on to itself
+        ctx.normalised = log_policy.detach(), log_backward.detach()
+        ctx.recorder, ctx.allowed, ctx.shape, ctx.num_weights = recorder, allowed, rows.shape, len(weights)
+        return log_policy, log_backward, flow + log_completions
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        rows = ctx.normalised[0].new_zeros(ctx.shape)
+        policy, backward, flow = ctx.recorder.split(rows)
+        if grads[2] is not None:
+            flow.copy_(grads[2])
+        for number, (part, log_probs) in enumerate(zip((policy, backward), ctx.normalised, strict=True)):
+            grad = grads[number]
+            if grad is not None:
+                if number == 0 and ctx.allowed is not None:
+                    grad = grad.masked_fill(~ctx.allowed, 0.0)
+                part.copy_(_log_softmax_backward(grad, log_probs, -1, log_probs.dtype))
+        return None, None, None, *_returned(ctx.recorder.gradients(rows), ctx.num_weights)
+
+
+def _returned(gradients: list[Tensor] | None, num: int) -> list[Tensor | None]:
+    return [None] * num if gradients is None else [*gradients]

@@ -1,0 +1,286 @@
+"""The body: features of every prefix of a batch of sequences in one pass."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor, nn
+from torch.nn import functional
+
+from stochflow.models.engine.layers import (
+    PlainTrunk,
+    ResidualTrunk,
+    Weights,
+    add_plain_gradients,
+    add_residual_gradients,
+    plain_activations,
+    plain_widths,
+    residual_activations,
+    residual_widths,
+)
+from stochflow.models.engine.prefix_layout import Numbers, all_parents, all_prefixes
+from stochflow.models.kmers import Codes, kmer_buckets
+
+MAX_BUCKETS = 4096
+_EMBEDDING_SCALE = 0.1
+
+
+def num_rows(num_tokens: int, length: int, kmers: tuple[int, ...]) -> int:
+    """Rows of the embedding table of a body, the padding row included."""
+    return 1 + sum((length - k + 1) * min(num_tokens**k, MAX_BUCKETS) for k in kmers if k <= length)
+
+
+class PrefixBody(nn.Module):
+    """Sum of position-specific k-mer embeddings along the prefix, then an MLP: residual with a norm, or plain.
+
+    With `kmers=(1,)` the sum is the first layer of an MLP on one-hot prefixes. Longer k-mers let that layer see
+    neighbouring letters together. A k-mer belongs to the position where it ends, so extending a prefix adds one
+    term per k and nothing that was summed before changes.
+
+    Products with the matrices of the MLP are made in the `precision` that is set; everything else, the weights
+    included, keeps its own.
+    """
+
+    offsets: Tensor
+    precision: torch.dtype | None = None
+
+    def __init__(
+        self, num_tokens: int, length: int, kmers: tuple[int, ...], width: int, num_layers: int, plain: bool = False
+    ) -> None:
+        super().__init__()
+        self.num_tokens, self.length, self.width = num_tokens, length, width
+        self.kmers = tuple(k for k in kmers if k <= length)
+        offsets = []
+        for row, k in enumerate(self.kmers):
+            first = num_rows(num_tokens, length, self.kmers[:row])  # row 0 stays zero: it pads what has not ended yet
+            buckets = min(num_tokens**k, MAX_BUCKETS)
+            # a k-mer cannot end before position k − 1, so the rows of those positions do not exist
+            offsets.append([first + (position - k + 1) * buckets for position in range(length)])
+        self._first_rows = offsets
+        self._complete: list[tuple[list[Numbers], Numbers]] = []
+        self.register_buffer("offsets", torch.tensor(offsets), persistent=False)
+        self.embedding = nn.Embedding(num_rows(num_tokens, length, self.kmers), width, padding_idx=0)
+        self.start = nn.Parameter(torch.zeros(width))
+        self.norm = None if plain else nn.LayerNorm(width)
+        layers = [nn.Linear(width, width) for _ in range(num_layers)]
+        for layer in layers:
+            # column by column in memory: a few rows are multiplied by it in half of the time
+            layer.weight.data = layer.weight.data.t().contiguous().t()
+        self.layers = nn.ModuleList(layers)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Draw all weights from `generator`; nothing depends on torch's global state."""
+        with torch.no_grad():
+            self.embedding.weight.normal_(std=_EMBEDDING_SCALE, generator=generator)
+            self.embedding.weight[0].zero_()
+            self.start.normal_(std=_EMBEDDING_SCALE, generator=generator)
+            bound = self.width**-0.5
+            for name, parameter in self.layers.named_parameters():
+                if name.endswith("weight"):
+                    # row by row, however it lies in memory
+                    drawn = torch.empty_like(parameter, memory_format=torch.contiguous_format)
+                    parameter.copy_(drawn.uniform_(-bound, bound, generator=generator))
+                else:
+                    parameter.zero_()
+
+    def kmer_indices(self, tokens: Tensor) -> Tensor:
+        """Embedding rows of the k-mers that end at each position; [batch, time] → [batch, time, num_kmers]."""
+        columns = [
+            self._rows(row, self._past_codes(tokens, k) + tokens, torch.arange(tokens.shape[1], device=tokens.device))
+            for row, k in enumerate(self.kmers)
+        ]
+        return torch.stack(columns, dim=-1)
+
+    def common_rows(self, most: int) -> Numbers:
+        """Embedding rows of the k-mers of which a position has at most so many, [num]."""
+        found = [np.empty(0, np.int64)]
+        for row, k in enumerate(self.kmers):
+            buckets = min(self.num_tokens**k, MAX_BUCKETS)
+            if buckets <= most:
+                first = self._first_rows[row][k - 1]
+                found.append(np.arange(first, first + buckets * (self.length - k + 1)))
+        return np.concatenate(found)
+
+    def child_sums(self, tokens: Tensor) -> Tensor:
+        """Sums of every proper prefix with every letter after it; [batch, L] → [batch, L, K, width]."""
+        positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(-1)
+        letters = torch.arange(self.num_tokens, device=tokens.device)
+        sums = self.prefix_sums(tokens[:, :-1]).unsqueeze(2)
+        for row, k in enumerate(self.kmers):
+            codes = self._past_codes(tokens, k).unsqueeze(-1) + letters
+            sums = sums + self.embedding(self._rows(row, codes, positions))
+        return sums
+
+    def _past_codes(self, tokens: Tensor, k: int) -> Tensor:
+        """What the k − 1 letters before each position add to the code of the k-mer that ends there; same shape."""
+        codes = torch.zeros_like(tokens)
+        for lag in range(1, min(k, tokens.shape[1])):
+            codes[:, lag:] += tokens[:, :-lag] * self.num_tokens**lag
+        return codes
+
+    def _rows(self, row: int, codes: Tensor, positions: Tensor) -> Tensor:
+        """Embedding rows of codes of the `row`-th k, zero where the k-mer has not ended; same shape as the codes."""
+        k = self.kmers[row]
+        indices = kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self.offsets[row, positions]
+        return indices.masked_fill(positions < k - 1, 0)
+
+    def prefix_sums(self, tokens: Tensor) -> Tensor:
+        """Summed embeddings of all prefixes, the empty one first; [batch, time] → [batch, time + 1, width]."""
+        terms = self.embedding(self.kmer_indices(tokens)).sum(dim=-2)
+        start = self.start.expand(len(tokens), 1, -1)
+        return torch.cat([start, terms], dim=1).cumsum(dim=1)
+
+    def complete_levels(self, num_levels: int) -> list[tuple[list[Numbers], Numbers]]:
+        """Per level after the empty prefix, all prefixes of so many tokens; made once.
+
+        Returns:
+            which embedding rows their last tokens add, for every k there is, and the prefixes before; [K^t] each.
+        """
+        for depth in range(len(self._complete) + 1, num_levels + 1):
+            columns = all_prefixes(self.num_tokens, depth, torch.device("cpu")).numpy().T
+            self._complete.append((self.last_indices(list(columns)), all_parents(self.num_tokens, depth)))
+        return self._complete[:num_levels]
+
+    def sums_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
+        """Summed embedding of one prefix per row: the first `depths` tokens; [rows, time], [rows] → [rows, width]."""
+        indices = self.kmer_indices(tokens)
+        inside = torch.arange(tokens.shape[1], device=tokens.device) < depths.unsqueeze(-1)
+        indices = indices.masked_fill(~inside.unsqueeze(-1), 0).flatten(1)
+        bags = functional.embedding_bag(indices, self.embedding.weight, mode="sum", padding_idx=0)
+        return bags + self.start
+
+    def bags(self, tokens: Numbers, depths: Numbers) -> sparse.csr_matrix:
+        """Which embeddings `sums_at` adds up, as ones; [rows, time], [rows] → [rows, num_embeddings]."""
+        time = tokens.shape[1]
+        columns, ends = [np.empty((len(tokens), 0), np.int64)], [np.empty(0, np.int64)]
+        for row, k in enumerate(self.kmers):
+            codes = tokens[:, : max(time + 1 - k, 0)]
+            for place in range(1, k):
+                codes = codes * self.num_tokens + tokens[:, place : place + codes.shape[1]]
+            buckets = kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS)
+            columns.append(buckets + self._first_rows[row][k - 1 : time])
+            ends.append(np.arange(k, time + 1))
+        inside = np.concatenate(ends) <= depths[:, None]
+        indices = np.concatenate(columns, axis=1)[inside]
+        starts = np.concatenate([[0], np.count_nonzero(inside, axis=1).cumsum()])
+        ones = np.ones(len(indices), self.embedding.weight.detach().numpy().dtype)
+        return sparse.csr_matrix((ones, indices, starts), shape=(len(tokens), self.embedding.num_embeddings))
+
+    def sums_of(self, tokens: Tensor) -> Tensor:
+        """Summed embedding of whole rows; [rows, time] → [rows, width].
+
+        Rows that stand together and differ in their last letter alone share the sum of the letters before it.
+        """
+        rows, time = tokens.shape
+        if time < 2 or not rows:
+            return self.sums_at(tokens, torch.full((rows,), time, device=tokens.device))
+        parents, which = tokens[:, :-1].unique_consecutive(dim=0, return_inverse=True)
+        sums = self.sums_at(parents, torch.full((len(parents),), time - 1, device=tokens.device))
+        return self.extend(sums[which], tokens)
+
+    def begin(self, batch_size: int) -> Tensor:
+        """Sums of the empty prefix, [batch, width]: what `extend` starts from."""
+        return self.start.expand(batch_size, -1)
+
+    def extend(self, sums: Tensor, tokens: Tensor) -> Tensor:
+        """Sums after one more token, where `tokens` [batch, time] ends with it; [batch, width] → same."""
+        return self.add(sums, self.last_indices(tokens.unbind(dim=1)))
+
+    def add(self, sums: Tensor, indices: list[Tensor], into: Tensor | None = None) -> Tensor:
+        """Sums and further embedding rows, [batch] each; [batch, width] → same, written where it is wanted."""
+        weight = self.embedding.weight
+        for column in indices:
+            sums = torch.add(sums, weight.index_select(0, column), out=into)
+        if not indices and into is not None:  # no k-mer ends here
+            into.copy_(sums)
+        return sums
+
+    def last_indices(self, tokens: Sequence[Codes]) -> list[Codes]:
+        """Embedding rows of the k-mers that end with the last token; [batch] per position → [batch] per k there is."""
+        position = len(tokens) - 1
+        columns = []
+        for row, k in enumerate(self.kmers):
+            if k <= position + 1:
+                codes = tokens[position + 1 - k]
+                for place in range(position + 2 - k, position + 1):
+                    codes = codes * self.num_tokens + tokens[place]
+                columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self._first_rows[row][position])
+        return columns
+
+    def indices_of(self, codes: Numbers, position: int, firsts: Numbers) -> list[Numbers]:
+        """The same where the last letters, as many as the longest k-mer has, are known as a number; any shape.
+
+        Args:
+            firsts: added to all rows, broadcastable.
+        """
+        longest, found = max(self.kmers), []
+        for row, k in enumerate(self.kmers):
+            if k <= position + 1:
+                own = codes if k == longest else codes % self.num_tokens**k
+                buckets = kmer_buckets(own, self.num_tokens**k, MAX_BUCKETS)
+                found.append(buckets + (firsts + self._first_rows[row][position]))
+        return found
+
+    def features(self, sums: Tensor) -> Tensor:
+        """Layers behind the first one; [..., width] → [..., width]."""
+        if self.norm is None:
+            hidden = sums.relu()
+            for layer in self.layers:
+                hidden = self._linear(layer, hidden).relu()
+            return hidden
+        hidden = functional.gelu(self.norm(sums))
+        for layer in self.layers:
+            hidden = hidden + functional.gelu(self._linear(layer, hidden))
+        return hidden
+
+    def _linear(self, layer: nn.Module, inputs: Tensor) -> Tensor:
+        """W·x + b in the precision of products; [..., width] → [..., width]."""
+        if self.precision is None or not isinstance(layer, nn.Linear):
+            found: Tensor = layer(inputs)
+            return found
+        products = functional.linear(inputs.to(self.precision), layer.weight.to(self.precision))
+        return products.to(inputs.dtype) + layer.bias
+
+    @property
+    def trunk_weights(self) -> list[Tensor]:
+        """Scale and shift of the norm, if there is one, then W and b of every layer."""
+        layers = [layer for layer in self.layers if isinstance(layer, nn.Linear)]
+        parts: list[nn.LayerNorm | nn.Linear] = [*layers] if self.norm is None else [self.norm, *layers]
+        return [weight for part in parts for weight in (part.weight, part.bias)]
+
+    def fused_features(self, sums: Tensor) -> Tensor:
+        """The same for [rows, width], the gradient written out."""
+        trunk = ResidualTrunk if self.norm is not None else PlainTrunk
+        features: Tensor = trunk.apply(self.precision, sums, *self.trunk_weights)  # type: ignore[no-untyped-call]  # torch
+        return features
+
+    def activation_widths(self) -> list[int]:
+        """Columns of everything that `activations` writes."""
+        widths = plain_widths if self.norm is None else residual_widths
+        return widths(self.width, len(self.layers))
+
+    def activations(self, sums: Tensor, weights: Weights, into: Sequence[Tensor]) -> None:
+        """Write everything that the layers compute, the features last; [rows, width], see `trunk`.
+
+        Args:
+            weights: `trunk_weights`, `lowered` and `transposed`.
+        """
+        if self.norm is None:
+            plain_activations(sums, weights, into)
+        else:
+            residual_activations(sums, weights, into)
+
+    def add_gradients(
+        self, grad: Tensor, sums: Tensor, weights: Weights, made: Sequence[Tensor], into: Weights
+    ) -> Tensor:
+        """Add the gradient in `trunk_weights` to what is there; returns that in the sums, [rows, width].
+
+        Args:
+            grad: in the features, [rows, width]; it is used up.
+            weights: `trunk_weights`, `lowered`.
+            made: the activations.
+        """
+        if self.norm is None:
+            return add_plain_gradients(grad, weights, made, into)
+        return add_residual_gradients(grad, sums, weights, made, into)

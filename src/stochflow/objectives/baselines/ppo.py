@@ -1,0 +1,100 @@
+"""Proximal policy optimisation: a clipped surrogate, GAE, and the flow head as the value baseline."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from stochflow.core.logspace import entropy, masked_mean
+from stochflow.objectives.base import Objective, Terms
+from stochflow.sampling.trajectories import Trajectories
+
+
+def generalised_advantages(rewards: Tensor, values: Tensor, decay: float) -> Tensor:
+    """A_t = Σ_{i≥t} λ^{i−t}·[r_i + V(s_{i+1}) − V(s_i)] with V = 0 at the end and no discount.
+
+    Args:
+        rewards: reward after each step, [batch, L].
+        values: V before each step, [batch, L].
+        decay: λ; 1 gives the return less the baseline, 0 the one-step error.
+
+    Returns:
+        [batch, L].
+    """
+    following = torch.cat([values[:, 1:], torch.zeros_like(values[:, :1])], dim=1)
+    errors = rewards + following - values
+    steps = torch.arange(rewards.shape[1], device=rewards.device)
+    lags = (steps - steps.unsqueeze(-1)).clamp_min(0)  # [from t, to i]
+    weights = torch.triu(torch.full_like(errors[0, 0], decay) ** lags)
+    return errors @ weights.T
+
+
+def clipped_surrogate(log_ratios: Tensor, advantages: Tensor, clip: float, valid: Tensor) -> Tensor:
+    """−mean min(ρA, clamp(ρ, 1 − c, 1 + c)·A) over the real steps, ρ = π/π_old; [batch, L] each → a scalar."""
+    ratios = log_ratios.exp()
+    return -masked_mean(torch.minimum(ratios * advantages, ratios.clamp(1.0 - clip, 1.0 + clip) * advantages), valid)
+
+
+def standardised(advantages: Tensor, valid: Tensor) -> Tensor:
+    """Advantages of the real steps with mean zero and spread one, [batch, L]."""
+    mean = masked_mean(advantages, valid)
+    spread = masked_mean((advantages - mean).square(), valid).sqrt()
+    return (advantages - mean) / (spread + 1e-8)
+
+
+def chosen(log_policy: Tensor, intentions: Tensor) -> Tensor:
+    """log π(a_t|s_t) of what was intended; [batch, L, K], [batch, L] → [batch, L]."""
+    return log_policy.gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
+
+
+class PPO(Objective):
+    """Maximises E[log R(x) − τ·Σ_t log π(a_t|s_t)], several epochs on each fresh batch and nothing remembered.
+
+    The end pays log R, as is usual where a density is wanted and not only its peak; every step pays τ times its own
+    surprise, which is the usual entropy bonus with a view to later steps. `rl.entropy_bonus` adds the other usual
+    one, the entropy of the present step alone, to the loss. V(s) is the flow head; it starts from the entropy that a
+    uniform policy earns.
+    """
+
+    @property
+    def reads_dynamics(self) -> bool:
+        """The gradient is that of sampled intentions; the world is never modelled."""
+        return False
+
+    def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
+        learner, config = self.learner, self.learner.config.rl
+        intentions, outcomes, valid = (
+            tensor.to(learner.device) for tensor in (fresh.intentions, fresh.outcomes, fresh.valid)
+        )
+        with torch.no_grad():
+            heads = learner.network.all_prefixes(outcomes)
+        values = heads.log_flow[:, :-1]
+        rewards = -config.temperature * chosen(heads.log_policy[:, :-1], intentions)
+        rewards[:, -1] += learner.log_rewards(fresh.outcomes, fresh.scores, step).float().to(learner.device)
+        advantages = generalised_advantages(rewards, values, config.gae_decay)
+        for _ in range(learner.config.optimiser.updates):
+            yield self.terms(fresh, standardised(advantages, valid), advantages + values)
+
+    def terms(self, fresh: Trajectories, advantages: Tensor, returns: Tensor) -> Terms:
+        """One epoch over the whole batch; advantages and returns stay those of the policy that drew it, [batch, L]."""
+        learner, config = self.learner, self.learner.config.rl
+        intentions, outcomes, valid, log_old = (
+            tensor.to(learner.device)
+            for tensor in (fresh.intentions, fresh.outcomes, fresh.valid, fresh.log_behaviour.float())
+        )
+        heads = learner.network.all_prefixes(outcomes)
+        log_policy = heads.log_policy[:, :-1]
+        log_ratios = chosen(log_policy, intentions) - log_old
+        actor_loss = clipped_surrogate(log_ratios, advantages, config.clip, valid)
+        value_loss = masked_mean((heads.log_flow[:, :-1] - returns).square(), valid)
+        policy_entropy = masked_mean(entropy(log_policy), valid)
+        return {
+            "loss": actor_loss + config.value_weight * value_loss - config.entropy_bonus * policy_entropy,
+            "actor_loss": actor_loss,
+            "value_loss": value_loss,
+            "policy_entropy": policy_entropy,
+        }
+
+    def log_z(self) -> float:
+        """V of the empty prefix; without noise and at τ = 1 it aims at log Z."""
+        return self.learner.root_log_flow()

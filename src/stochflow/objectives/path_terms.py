@@ -1,0 +1,317 @@
+"""What the balance conditions along a path have in common: five terms per step, and whose path it is."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stochflow.config.schema import LossShape, ObjectiveConfig
+from stochflow.models.dynamics.tabular import chosen
+from stochflow.models.engine.prefix_evaluation import WrittenLoss
+from stochflow.models.flow_network import Heads
+from stochflow.objectives.base import ARITHMETIC, GEOMETRIC, Learner, Objective, Terms
+from stochflow.objectives.path_gradients import Array, Pulls, WrittenPaths, quietly
+from stochflow.objectives.state_flows import terminal_flows
+from stochflow.sampling.rollout import Sampler, policy_sampler
+from stochflow.sampling.trajectories import Trajectories
+
+# the mean of a noisy R at which E[g'(log F − log R)] = 0, by the shape g of the loss
+REWARD_MEANS: dict[LossShape, str] = {
+    "squared": GEOMETRIC,
+    "linex": ARITHMETIC,
+    "linex-half": "E[√R]²",
+    "linex-reversed": "1/E[1/R]",
+    "shifted-cosh": "√(E[R]/E[1/R])",
+}
+
+_FIVE = ("log_flow", "log_forward", "log_dynamics", "log_next_flow", "log_backward")
+SPREAD = [f"{name}_{kind}" for name in _FIVE for kind in ("mean", "std")]
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The terms of every step of a batch; all [batch, time].
+
+    Attributes:
+        log_flow: log F(s_t).
+        log_forward: log π(a_t|s_t).
+        log_dynamics: log P̂(s_{t+1}|s_t,a_t).
+        log_next_flow: log F(s_{t+1}), with log R(x) at the end.
+        log_backward: log π_B(a_t|s_{t+1}).
+        valid: True where a decision was made; None where that is everywhere.
+    """
+
+    log_flow: Tensor
+    log_forward: Tensor
+    log_dynamics: Tensor
+    log_next_flow: Tensor
+    log_backward: Tensor
+    valid: Tensor | None
+
+    @property
+    def log_ratio(self) -> Tensor:
+        """log π + log P̂ − log π_B, forward over backward without the flows."""
+        # detached: the policy must not gain by bending the dynamics model
+        return self.log_forward + self.log_dynamics.detach() - self.log_backward
+
+    @property
+    def log_flows(self) -> Tensor:
+        """log F(s_0) … log F(s_{L−1}), log R(x); [batch, time + 1]."""
+        return torch.cat([self.log_flow, self.log_next_flow[:, -1:]], dim=1)
+
+    def spread(self) -> Terms:
+        """Mean and standard deviation of each of the five terms over the real steps; zero when there are none."""
+        return named_moments(self.values(), self.valid)
+
+    def values(self) -> Tensor:
+        """All five terms, without gradient, [5, batch, time]."""
+        with torch.no_grad():
+            return torch.stack([getattr(self, name) for name in _FIVE])
+
+
+def named_moments(values: Tensor | Array, valid: Tensor | None) -> dict[str, Tensor]:
+    """What `moments` finds, by name, [...] each."""
+    return dict(zip(SPREAD, torch.from_numpy(moments(values, valid)).unbind(-1), strict=True))
+
+
+@quietly()
+def moments(values: Tensor | Array, valid: Tensor | None) -> Array:
+    """Mean and standard deviation of each of the five terms over the real steps; [..., 5, batch, time] → [..., 10].
+
+    Args:
+        valid: True where a step counts, [..., batch, time]; None where that is everywhere.
+    """
+    # in numpy, whose operations on a handful of numbers cost a fraction of torch's
+    found = values if isinstance(values, np.ndarray) else values.cpu().numpy()
+    found = found.reshape(*found.shape[:-2], -1)
+    if valid is None:
+        num_real = found.shape[-1]
+        means = np.add.reduce(found, axis=-1) / num_real
+        centred = found - means[..., None]
+    else:
+        real = valid.flatten(-2).cpu().numpy()[..., None, :]
+        num_real = real.sum(axis=-1).clip(min=1).astype(found.dtype)
+        means = np.where(real, found, 0.0).sum(axis=-1) / num_real
+        centred = np.where(real, found - means[..., None], 0.0)
+    both = np.empty((*means.shape, 2), means.dtype)
+    both[..., 0], both[..., 1] = means, np.sqrt(np.add.reduce(centred * centred, axis=-1) / num_real)
+    return both.reshape(*means.shape[:-1], -1)
+
+
+class Paths(NamedTuple):
+    """What is known of a batch before any network is asked.
+
+    Attributes:
+        intentions: [batch, time].
+        outcomes: [batch, time].
+        valid: True where a step counts, [batch, time].
+        log_reward: log R(x), [batch].
+    """
+
+    intentions: Tensor
+    outcomes: Tensor
+    valid: Tensor
+    log_reward: Tensor
+
+
+def pick(log_probs: Tensor, actions: Tensor) -> Tensor:
+    """Entries of [batch, time, K] at [batch, time]."""
+    return log_probs.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+
+
+def log_posterior(log_policy: Tensor, log_matrices: Tensor, outcomes: Tensor) -> Tensor:
+    """log π(a|s)P̂(b|s,a)/M(b|s) at the outcomes b that came: which intention it was.
+
+    With it as the backward policy δ = log F(s) + log M(b|s) − log F(s'), the same for every intention. The gradient
+    goes through π here as well: it is then that of log M, whoever drew the intention.
+
+    Args:
+        log_policy: log π(·|s_t), [batch, time, K].
+        log_matrices: log P̂(b|s_t,a), [batch or 1, time, K, K].
+        outcomes: [batch, time].
+
+    Returns:
+        [batch, time, K].
+    """
+    rows = log_matrices.detach().expand(len(outcomes), -1, -1, -1)
+    columns = outcomes[..., None, None].expand(*rows.shape[:-1], 1)
+    return torch.log_softmax(log_policy + rows.gather(-1, columns).squeeze(-1), dim=-1)
+
+
+def path_steps(learner: Learner, batch: Trajectories, step: int) -> Steps:
+    """The terms of a batch, on the path that `objective.path` names."""
+    config = learner.config.objective
+    realised = config.path == "realised"
+    paths = observed_paths(learner, batch, step)
+    learned = not realised and config.backward == "learned"
+    heads = learner.heads(batch, leaves=learned)
+    if learned:
+        heads = Heads(heads.log_policy[:, :-1], heads.log_backward[:, 1:], heads.log_flow[:, :-1])
+    steps = steps_on(config, paths, heads, None if realised else learner.log_dynamics(paths.outcomes))
+    everywhere = learner.network.mask is None and bool(batch.valid.all())
+    return replace(steps, valid=None) if everywhere else steps
+
+
+def observed_paths(learner: Learner, batch: Trajectories, step: int) -> Paths:
+    """What a batch says by itself, with its log R at a training step."""
+    device = learner.device
+    intentions, outcomes, valid = (tensor.to(device) for tensor in (batch.intentions, batch.outcomes, batch.valid))
+    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).to(learner.network.body.start)
+    if learner.config.objective.path == "realised" and learner.network.mask is not None:
+        # noise made what the policy may not intend: a blind balance has no way to believe such a path
+        meant = pick(learner.network.mask.all_prefixes(outcomes)[:, :-1], outcomes)
+        valid = valid & meant.all(dim=-1, keepdim=True)
+    return Paths(intentions, outcomes, valid, log_reward)
+
+
+def steps_on(config: ObjectiveConfig, paths: Paths, heads: Heads, log_matrices: Tensor | None) -> Steps:
+    """The terms of every step of a batch.
+
+    On the intended path the action is the intention, the world answers with P̂, and π_B says which intention led here.
+    On the realised path the outcome counts as if it had been intended: P̂ has no place, and a state has one parent, so
+    π_B is one.
+
+    Args:
+        heads: log π(·|s_t) and log π_B(·|s_{t+1}), [batch, time, K], and log F(s_t), [batch, time].
+        log_matrices: log P̂(b|s_t,a), [batch or 1, time, K, K]; None on the realised path.
+    """
+    log_next_flow = terminal_flows(heads.log_flow, paths.log_reward)
+    if log_matrices is None:
+        nothing = torch.zeros_like(heads.log_flow)
+        log_forward = pick(heads.log_policy, paths.outcomes)
+        return Steps(heads.log_flow, log_forward, nothing, log_next_flow, nothing, paths.valid)
+    log_backward = _log_backward(config, heads, log_matrices, paths.outcomes)
+    return Steps(
+        log_flow=heads.log_flow,
+        log_forward=pick(heads.log_policy, paths.intentions),
+        log_dynamics=chosen(log_matrices, paths.intentions, paths.outcomes),
+        log_next_flow=log_next_flow,
+        log_backward=pick(log_backward, paths.intentions),
+        valid=paths.valid,
+    )
+
+
+def _log_backward(config: ObjectiveConfig, heads: Heads, log_matrices: Tensor, outcomes: Tensor) -> Tensor:
+    """log π_B(·|s_{t+1}) over intentions, [batch, time, K]."""
+    if config.backward == "learned":
+        return heads.log_backward
+    if config.backward == "posterior":
+        return log_posterior(heads.log_policy, log_matrices, outcomes)
+    return torch.log_softmax(torch.zeros_like(heads.log_policy), dim=-1)
+
+
+class Balance(Objective):
+    """A condition on flows; its residual is the same off-policy, so fresh and remembered batches serve alike."""
+
+    @property
+    def reads_behaviour(self) -> bool:
+        return False
+
+    def sampler(self, batch_size: int) -> Sampler:
+        return policy_sampler(self.learner.network, batch_size)
+
+    def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
+        for batch in self.learner.replayed(fresh):
+            yield self.terms(batch, step)
+
+    @abstractmethod
+    def terms(self, batch: Trajectories, step: int) -> Terms:
+        """The loss of one batch and what is logged with it."""
+
+    def log_z(self) -> float:
+        return self.learner.root_log_flow()
+
+
+class PathBalance(Balance):
+    """Balance along a path: the loss with each of the five terms of its steps, by mean and spread.
+
+    Attributes:
+        pulls: the squared loss of steps that are all real, with its gradient written out, if it is.
+    """
+
+    pulls: Callable[[Array], Pulls] | None = None
+
+    @property
+    def reward_mean(self) -> str:
+        """Every measurement is a residual of its own, and log F(x) settles where E[g'(log F − log R)] is zero."""
+        return REWARD_MEANS[self.learner.config.objective.loss]
+
+    @property
+    def reads_dynamics(self) -> bool:
+        """On the realised path P̂ has no place."""
+        return self.learner.config.objective.path != "realised"
+
+    def terms(self, batch: Trajectories, step: int) -> Terms:
+        written = None if self.pulls is None else written_terms(self.learner, batch, step, self.pulls)
+        return self.step_terms(path_steps(self.learner, batch, step)) if written is None else written
+
+    def step_terms(self, steps: Steps) -> Terms:
+        """The loss of given steps and what is logged with it."""
+        return {"loss": self.loss(steps, self.learner.config.objective), **steps.spread()}
+
+    @abstractmethod
+    def loss(self, steps: Steps, config: ObjectiveConfig) -> Tensor:
+        """What the residuals of these steps cost, a scalar."""
+
+
+def has_written_loss(config: ObjectiveConfig) -> bool:
+    """True where the gradient of a loss along paths of real steps can be written out."""
+    return config.loss == "squared" and (config.path == "realised" or config.backward != "posterior")
+
+
+def written_terms(learner: Learner, batch: Trajectories, step: int, pulls: Callable[[Array], Pulls]) -> Terms | None:
+    """What `PathBalance.step_terms` says of trajectories, by a written-out gradient; None where there is none.
+
+    Args:
+        pulls: of the five terms of all steps, [5, batch, time].
+    """
+    config, network = learner.config.objective, learner.network
+    if not has_written_loss(config):
+        return None
+    realised = config.path == "realised"
+    recorder = learner.recorder(batch, leaves=not realised and config.backward == "learned")
+    if recorder is None:
+        return None
+    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step)
+    paths = Paths(batch.intentions, batch.outcomes, batch.valid, log_reward)
+    written = WrittenPaths(recorder.rows(), network.num_tokens, network.length)
+    log_matrices = None if realised else learner.log_dynamics(paths.outcomes).numpy()
+    loss, values = pulled(written, config, paths, log_matrices, pulls)
+    loss = WrittenLoss.of(loss, recorder, torch.from_numpy(written.gradient))
+    return {"loss": loss, **dict(zip(SPREAD, moments(values, None).tolist(), strict=True))}
+
+
+@quietly()
+def pulled(
+    written: WrittenPaths,
+    config: ObjectiveConfig,
+    paths: Paths,
+    log_matrices: Array | None,
+    pulls: Callable[[Array], Pulls],
+) -> tuple[Any, Array]:
+    """The loss that `pulls` finds, and the five terms of all steps, [5, batch, time]; the gradient goes into `written`.
+
+    Args:
+        log_matrices: log P̂(b|s_t,a), [batch, runs or 1, time, K, K]; None on the realised path.
+    """
+    intentions, outcomes = paths.intentions.numpy(), paths.outcomes.numpy()
+    actions = outcomes if log_matrices is None else intentions
+    learned = log_matrices is not None and config.backward == "learned"
+    log_flow = written.log_flow
+    values = np.zeros((len(_FIVE), *log_flow.shape), log_flow.dtype)
+    values[0], values[1] = log_flow, written.log_forward(actions)
+    values[3, :, :-1], values[3, :, -1] = log_flow[:, 1:], paths.log_reward.numpy()
+    if log_matrices is not None:
+        values[2] = written.log_dynamics(log_matrices, intentions, outcomes)
+        values[4] = written.log_backward(intentions) if learned else -math.log(written.num_tokens)
+    loss, ratio, flow = pulls(values)
+    written.pull_forward(ratio, actions)
+    written.pull_flow(flow)
+    if learned:
+        written.pull_backward(-ratio, intentions)
+    return loss, values

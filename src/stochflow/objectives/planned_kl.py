@@ -1,0 +1,330 @@
+"""SGFN-KL in state scope with values planned on the trie of visited prefixes."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from stochflow.core.logspace import log_marginal, masked_log_softmax, safe_log
+from stochflow.models.engine.prefix_evaluation import StateRecorder, WrittenLoss
+from stochflow.objectives.base import ARITHMETIC, Learner, Objective, Terms
+from stochflow.objectives.divergence import state_kl
+from stochflow.objectives.entropy import EntropyTerms, entropy_terms
+from stochflow.objectives.path_gradients import WrittenStates
+from stochflow.objectives.planning.plan import Plan, make_plan
+from stochflow.objectives.planning.plan_states import DrawnStates, PlannedStates
+from stochflow.objectives.planning.reward_model import RewardModel
+from stochflow.sampling.prefix_trie import PrefixTrie
+from stochflow.sampling.rollout import Array, NetworkSampler, Sampler
+from stochflow.sampling.score_memory import ScoreMemory
+from stochflow.sampling.trajectories import Trajectories
+
+_MAX_ROWS = 2**13  # states in one update, all depths together
+_MAX_ENTRIES = 2**20  # of a table of P̂ per state: four megabytes
+# weight of KL(M of the plan‖M), which has the same minimiser, where there is a stop: the world obeys it, so a policy
+# that has ruled it out once does not find back by KL(M‖·) alone, whose gradient has died
+RECALL = 0.5
+
+
+class PlannedKL(Objective):
+    """Distils KL(M_θ(·|s)‖softmax V(children)) with V planned from what was paid for.
+
+    V of a paid leaf is its log R, of an unpaid leaf the reward model's expectation, of an unvisited prefix the flow
+    head. Regret is exactly the sum over depths of this divergence (above its minimum) under the policy's visits.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        super().__init__(learner)
+        self.reward_model = RewardModel(learner.memory.trie.num_tokens, learner.memory.trie.length)
+        self.plan: Plan | None = None
+        self.trie = learner.memory.trie
+        self._chosen: Tensor | None = None
+        self.behaviour_policies: list[Tensor] = []
+        self._states: PlannedStates | None = None  # those of the plan, when somebody has asked for them
+        self._planned_at = 0.0
+        self._num_planned = 0
+
+    @property
+    def reward_mean(self) -> str:
+        """Leaves of the plan are the memory's means of R."""
+        return ARITHMETIC
+
+    def sampler(self, batch_size: int) -> Sampler:
+        network_sampler = NetworkSampler(self.learner.network, batch_size)
+        if not self.behaviour_policies:
+            return network_sampler
+        return PlanSampler(self.trie, self.behaviour_policies, network_sampler, batch_size)
+
+    def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
+        self.learner.memory.settle()  # every batch for itself: plans refer to prefixes by number
+        if self._due(progress):
+            self.replan(step)
+            self._planned_at = progress
+        config = self.learner.config
+        weighs = config.objective.lambda_ratio != 0.0 or config.objective.lambda_dynamics != 0.0
+        for left in range(config.optimiser.updates - 1, -1, -1):
+            # where the entropy has no weight it is only told, and once a step is enough
+            yield self.terms(progress, entropy=weighs or left == 0)
+
+    def replan(self, step: int) -> None:
+        """Fit the reward model and plan twice: for the targets, and with the bonus for the behaviour."""
+        memory = self.learner.memory
+        self._fit_reward_model()
+        self._choose(chosen_sequences(memory, self.learner.config.plan.max_entries))
+        log_rewards = self.learner.log_rewards(self.trie.sequences, memory.lookup(self.trie.sequences), step)
+        known: dict[int, Tensor] = {}
+
+        def frontier(prefixes: Tensor) -> Tensor:
+            # both plans ask for the same prefixes, one depth at a time
+            depth = prefixes.shape[1]
+            if depth not in known:
+                known[depth] = self._frontier(prefixes, step)
+            return known[depth]
+
+        world = (frontier, self._level_dynamics, self._level_allowed)
+        self.plan, self._states = make_plan(self.trie, log_rewards, *world), None
+        bonus = self.learner.config.plan.bonus
+        eager = make_plan(self.trie, log_rewards - bonus, *world)
+        self.behaviour_policies = eager.policies
+        self._num_planned = len(memory)
+
+    def _fit_reward_model(self) -> None:
+        """Learn from the paid scores; what breaks a constraint is known to score zero and would only confuse."""
+        paid, mask = self.learner.memory.designs, self.learner.network.mask
+        sequences, scores = paid.sequences, paid.scores
+        if mask is not None and bool((feasible := mask.alive(sequences)).any()):
+            sequences, scores = sequences[feasible], scores[feasible]
+        self.reward_model.fit(sequences, scores)
+
+    def terms(self, progress: float, entropy: bool = True) -> Terms:
+        """Loss on states drawn from the plan's own visits, every depth with equal weight.
+
+        Args:
+            entropy: False to leave out what the entropy adds.
+        """
+        learner = self.learner
+        if self.plan is None:
+            raise RuntimeError("replan before asking for terms")
+        if self._states is None:
+            self._states = PlannedStates(self.plan, self.trie)
+        num_rows = min(learner.config.plan.rows_per_level, max(_MAX_ROWS // self.trie.length, 1))
+        drawn = self._states.draw(num_rows, learner.generators["replay"])
+        recorder = None if learner.dynamics.sees_state else learner.recorder_at(drawn.tokens, drawn.depths)
+        if recorder is None:
+            return self._judged_terms(self._states, drawn, progress, entropy)
+        return self._written_terms(self._states, drawn, recorder, progress, entropy)
+
+    def _judged_terms(self, states: PlannedStates, drawn: DrawnStates, progress: float, entropy: bool) -> Terms:
+        """What `terms` says, by autograd."""
+        learner, config, device = self.learner, self.learner.config.objective, self.learner.device
+        tokens, depths, weights = (column.to(device) for column in (drawn.tokens, drawn.depths, drawn.weights))
+        log_targets, values = states.log_targets[drawn.nodes].to(device), states.values[drawn.nodes].to(device)
+        heads = learner.network.at(tokens, depths)
+        log_marginals = self._log_marginals(heads.log_policy, tokens, depths, drawn.sizes)
+        divergence = (weights * state_kl(log_marginals, log_targets, torch.zeros_like(weights))).sum()
+        flow_loss = (weights * (heads.log_flow - values).square()).sum()
+        loss = divergence + config.flow_weight * flow_loss
+        terms = {"loss": loss, "kl_loss": divergence, "flow_loss": flow_loss}
+        if entropy:
+            found = self._entropy(heads.log_policy, drawn, progress)
+            told = {"log_entropy_ratio": found.log_ratio, "dynamics_loss": found.dynamics}
+            terms |= {"loss": loss + found.penalty, **told}
+        if learner.network.stop is None:
+            return terms
+        planned = states.policies[drawn.nodes].float().to(device)
+        log_planned = self._log_marginals(safe_log(planned), tokens, depths, drawn.sizes)
+        recall = (weights * (log_planned.exp() * (log_planned - log_marginals)).sum(dim=-1)).sum()
+        return terms | {"loss": terms["loss"] + RECALL * recall, "recall_loss": recall}
+
+    def _written_terms(
+        self, states: PlannedStates, drawn: DrawnStates, recorder: StateRecorder, progress: float, entropy: bool
+    ) -> Terms:
+        """The same by a gradient that is written out, where P̂ is one table per depth and all may be intended."""
+        learner, config = self.learner, self.learner.config.objective
+        left = learner.network.length - drawn.depths.numpy()
+        written = WrittenStates(recorder.rows(), learner.network.num_tokens, left)
+        nodes, weights = drawn.nodes.numpy(), drawn.weights.numpy()
+        matrices = learner.log_dynamics(drawn.tokens[:1])[0].exp().numpy()
+        divergence = written.divergence(matrices, drawn.sizes, states.log_targets.numpy().take(nodes, axis=0), weights)
+        flow_loss = written.flow_loss(states.values.numpy().take(nodes), weights, config.flow_weight)
+        loss = divergence + config.flow_weight * flow_loss
+        terms = {"kl_loss": divergence, "flow_loss": flow_loss}
+        if entropy:
+            weighs = config.lambda_ratio != 0.0 or config.lambda_dynamics != 0.0
+            log_policy = torch.from_numpy(written.log_policy).requires_grad_(weighs)
+            found = self._entropy(log_policy, drawn, progress)
+            if weighs:
+                written.pull_policy(torch.autograd.grad(found.penalty, log_policy)[0].numpy())
+            penalty, terms["log_entropy_ratio"], terms["dynamics_loss"] = (float(term.detach()) for term in found)
+            loss += penalty
+        return {"loss": WrittenLoss.of(loss, recorder, torch.from_numpy(written.gradient)), **terms}
+
+    def _entropy(self, log_policy: Tensor, drawn: DrawnStates, progress: float) -> EntropyTerms:
+        """What the entropy of π, [rows, K], adds; quantiles are those of all draws, so that each has its own row."""
+        counts, device = drawn.counts, log_policy.device
+        sizes = [int(level.sum()) for level in counts.split(drawn.sizes)]
+        weights = (drawn.weights / counts).repeat_interleave(counts).to(device)
+        drawn_policies = log_policy.repeat_interleave(counts.to(device), dim=0)
+        policies, visits = _by_depth(drawn_policies, sizes), _by_depth(weights, sizes)
+        return entropy_terms(policies, visits, self.learner.config.objective, progress)
+
+    def log_z(self) -> float:
+        """V(root) of the last plan; it aims at log Z minus the smallest reachable KL."""
+        return float(self.plan.values[0]) if self.plan is not None else self.learner.root_log_flow()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        model = self.reward_model
+        numbers = [model.mean, model.spread, float(model.num_fitted), self._planned_at, float(self._num_planned)]
+        state = {"reward_model": model.weights, "numbers": torch.tensor(numbers, dtype=torch.float64)}
+        if self.plan is not None:
+            levels = {"behaviour": self.behaviour_policies, **vars(self.plan)}
+            state |= {f"{name}.{t}": level for name, tensors in levels.items() for t, level in enumerate(tensors)}
+        return state if self._chosen is None else state | {"chosen": self._chosen}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        model = self.reward_model
+        model.weights = state["reward_model"]
+        model.mean, model.spread, num_fitted, self._planned_at, num_planned = state["numbers"].tolist()
+        model.num_fitted, self._num_planned = int(num_fitted), int(num_planned)
+        self._choose(state.get("chosen"))
+        if "behaviour.0" in state:
+            length = self.trie.length
+
+            def levels(name: str) -> list[Tensor]:
+                return [state[f"{name}.{t}"] for t in range(length)]
+
+            self.behaviour_policies = levels("behaviour")
+            self.plan = Plan(levels("child_values"), levels("values"), levels("policies"), levels("visits"))
+            self._states = None
+
+    def _choose(self, chosen: Tensor | None) -> None:
+        """Plan on these sequences of the memory, [num], or on all of them as they come."""
+        memory = self.learner.memory
+        self._chosen, self.trie = chosen, memory.trie
+        if chosen is not None:
+            self.trie = PrefixTrie(memory.trie.num_tokens, memory.trie.length)
+            self.trie.insert(memory.sequences[chosen])
+
+    def _log_marginals(self, log_policy: Tensor, tokens: Tensor, depths: Tensor, sizes: list[int]) -> Tensor:
+        """log M at one prefix per row, rows by depth; [rows, K] → [rows, K]. P̂ is held fixed."""
+        dynamics = self.learner.dynamics
+        if dynamics.sees_state:
+            with torch.no_grad():
+                log_dynamics = dynamics.log_matrices_at(tokens, depths)
+            return log_marginal(log_policy, log_dynamics)
+        log_dynamics = self.learner.log_dynamics(tokens[:1])
+        if len(depths) * log_dynamics[0, 0].numel() <= _MAX_ENTRIES:
+            return log_marginal(log_policy, log_dynamics[0, depths])
+        # one K×K table per depth, not per row
+        log_marginals = log_marginal(_by_depth(log_policy, sizes), log_dynamics)
+        return torch.cat([log_marginals[:size, t] for t, size in enumerate(sizes)])
+
+    def _due(self, progress: float) -> bool:
+        config = self.learner.config.plan
+        grown = len(self.learner.memory) > config.growth * self._num_planned
+        # the distance either way: progress falls when a resumed run is given a larger budget
+        return self.plan is None or grown or abs(progress - self._planned_at) >= config.every
+
+    @torch.no_grad()
+    def _frontier(self, prefixes: Tensor, step: int) -> Tensor:
+        """V of prefixes one token outside the trie, float64; [rows, t] → [rows].
+
+        Where constraints leave no hope every completion is worth the floor, and that is known without asking.
+        """
+        learner = self.learner
+        network, mask = learner.network, learner.network.mask
+        if mask is None:
+            return self._believed(prefixes, step)
+        values = math.log(learner.reward.floor) + network.log_completions(prefixes)
+        hopeful = mask.alive(prefixes)
+        if bool(hopeful.any()):
+            values[hopeful] = self._believed(prefixes[hopeful], step)
+        return values
+
+    def _believed(self, prefixes: Tensor, step: int) -> Tensor:
+        """V by the reward model for complete sequences, by the flow head for others."""
+        learner, missing = self.learner, self.learner.network.length - prefixes.shape[1]
+        if missing == 0:
+            return self._believed_leaves(prefixes, step)
+        ended = learner.network.ended(prefixes)
+        values = torch.empty(len(prefixes), dtype=torch.float64)
+        values[~ended] = learner.network.log_flow_of(prefixes[~ended].to(learner.device)).double().cpu()
+        if bool(ended.any()):  # nothing but stops can follow: the design is there already
+            stop = int(learner.network.stop or 0)
+            leaves = torch.nn.functional.pad(prefixes[ended], (0, missing), value=stop)
+            values[ended] = self._believed_leaves(leaves, step)
+        return values
+
+    def _believed_leaves(self, leaves: Tensor, step: int) -> Tensor:
+        """log R by the reward model, or what was paid where a history of the same design or another plan has it."""
+        learner, memory = self.learner, self.learner.memory
+        values = self.reward_model.expected_log_reward(memory.canonical(leaves), learner.reward, step)
+        if self._chosen is not None or memory.designs is not memory:
+            paid = learner.reward.log_reward(memory.lookup(leaves), step)
+            values = torch.where(paid.isnan(), values, paid)
+        return values if learner.log_shares is None else values + learner.log_shares(leaves)
+
+    def _level_allowed(self, prefixes: Tensor) -> Tensor | None:
+        """What any policy may intend at all, where the world has rules; [rows, t] → [rows, K]."""
+        mask = self.learner.network.mask
+        return mask.next(prefixes) if mask is not None and mask.binding else None
+
+    @torch.no_grad()
+    def _level_dynamics(self, sequences: Tensor, depth: int) -> Tensor:
+        dynamics = self.learner.dynamics
+        if not dynamics.sees_state:
+            sequences = sequences[:1]
+        depths = torch.full((len(sequences),), depth, device=self.learner.device)
+        matrices = dynamics.log_matrices_at(sequences.to(self.learner.device), depths).exp().double().cpu()
+        return matrices if dynamics.sees_state else matrices[0]
+
+
+class PlanSampler:
+    """The plan's policy on planned prefixes, the network's beyond them."""
+
+    def __init__(self, trie: PrefixTrie, policies: list[Tensor], beyond: NetworkSampler, batch_size: int) -> None:
+        self._trie, self._policies, self._beyond = trie, policies, beyond
+        self._nodes = torch.zeros(batch_size, dtype=torch.int64)
+        self._depth = 0
+
+    def log_policy(self) -> Array:
+        table = self._policies[self._depth]
+        # the trie has grown since the plan was made: newer nodes have no row in it
+        planned = (self._nodes >= 0) & (self._nodes < len(table))
+        log_planned = safe_log(table[self._nodes[planned]])
+        if len(log_planned) == len(planned):  # no need to ask the network
+            log_policy = log_planned
+        else:
+            log_policy = torch.from_numpy(self._beyond.log_policy()).double()
+            log_policy[planned] = log_planned
+        allowed = self.allowed()
+        return (log_policy if allowed is None else masked_log_softmax(log_policy, allowed)).numpy()
+
+    def allowed(self) -> Tensor | None:
+        return self._beyond.allowed()
+
+    def advance(self, outcomes: Array) -> None:
+        self._nodes = self._trie.step(self._nodes, torch.from_numpy(outcomes), self._depth)
+        self._depth += 1
+        self._beyond.advance(outcomes)
+
+
+def chosen_sequences(memory: ScoreMemory, max_entries: int) -> Tensor | None:
+    """None when the whole trie has at most so many prefixes × letters; otherwise which sequences to plan on, [num].
+
+    One half are the best, the other half the newest: they hold what matters and what was learned last. Everything else
+    counts through the reward model and the flow head.
+    """
+    trie = memory.trie
+    if sum(level.numel() for level in trie.children) <= max_entries:
+        return None
+    num = min(max(max_entries // (trie.num_tokens * trie.length), 2), len(memory))
+    best = memory.scores.topk(num // 2).indices
+    newest = torch.arange(len(memory) - (num - num // 2), len(memory))
+    return torch.cat([best, newest]).unique()
+
+
+def _by_depth(rows: Tensor, sizes: list[int]) -> Tensor:
+    """Rows grouped by depth and padded with zeros; [rows, ...] → [most, time, ...]."""
+    return torch.nn.utils.rnn.pad_sequence(list(rows.split(sizes)))

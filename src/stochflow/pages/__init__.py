@@ -1,1 +1,0 @@
-"""HTML pages that carry everything they need and load nothing."""

@@ -1,1 +1,0 @@
-"""Values planned on the trie of visited prefixes, from remembered scores and a reward model."""

@@ -1,0 +1,135 @@
+"""Pieces of HTML. Every text is escaped here and nowhere else."""
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stochflow.reports.figures import Figure
+from stochflow.reports.html.page import script_json
+
+
+@dataclass
+class Charts:
+    """Figures of a page, numbered as they are placed; the script draws them into the places.
+
+    Attributes:
+        size: letters of JSON that they take.
+    """
+
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    size: int = 0
+
+    def place(self, figure: Figure) -> str:
+        """The figure's words and an empty place for its chart."""
+        chart = {"traces": figure.traces, "layout": figure.layout}
+        self.figures.append(chart)
+        self.size += len(script_json(chart))
+        title, text = html.escape(figure.title), html.escape(figure.text)
+        return (
+            f"<figure><figcaption><h3>{title}</h3><p>{text}</p></figcaption>"
+            f'<div class="plot" data-figure="{len(self.figures) - 1}" role="img" aria-label="{title}: {text}"></div>'
+            "</figure>"
+        )
+
+    def row(self, figures: Iterable[Figure], three: bool = False) -> str:
+        """Figures side by side where there is room."""
+        return f'<div class="grid{" three" if three else ""}">{"".join(self.place(figure) for figure in figures)}</div>'
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: its heading, and how its cells are shown. Text columns hold strings, others numbers."""
+
+    heading: str
+    is_text: bool = False
+    is_mono: bool = False
+    digits: int = 4
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[Any]], sorted_by: int, label: str) -> str:
+    """A table that sorts by a click on a heading, sorted downwards by one column to begin with."""
+    heads = "".join(
+        f'<th scope="col"{_classes(column)}{_sorting(number == sorted_by)}>'
+        f'<button type="button">{html.escape(column.heading)}</button></th>'
+        for number, column in enumerate(columns)
+    )
+    body = "".join(
+        "<tr>" + "".join(_cell(column, value) for column, value in zip(columns, row, strict=True)) + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{html.escape(label)}">'
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def select(label: str, switch: str, options: Sequence[str]) -> str:
+    """A list to choose from, seen when there is a choice; the parts of the same `switch` follow it."""
+    listed = "".join(f'<option value="{number}">{html.escape(text)}</option>' for number, text in enumerate(options))
+    hidden = " hidden" if len(options) < 2 else ""
+    return f'<label{hidden}>{html.escape(label)} <select data-switch="{html.escape(switch)}">{listed}</select></label>'
+
+
+def part(switch: str, choice: str, content: str) -> str:
+    """What is seen while the selects of a switch say `choice`; the first choice of each is open."""
+    is_open = set(choice) <= set("0-")
+    hidden = "" if is_open else " hidden"
+    return f'<div data-part="{html.escape(switch)}" data-choice="{html.escape(choice)}"{hidden}>{content}</div>'
+
+
+def tile(title: str, value: str, unit: str, meaning: str) -> str:
+    """One figure in large type, with one sentence of what it means."""
+    shown = html.escape(value) + (f" <small>{html.escape(unit)}</small>" if unit else "")
+    return f'<div class="tile"><h3>{html.escape(title)}</h3><b>{shown}</b><p>{html.escape(meaning)}</p></div>'
+
+
+def notes(sentences: Sequence[str]) -> str:
+    """What is missing, or nothing."""
+    if not sentences:
+        return ""
+    listed = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
+    return f'<div class="notes" role="note">Not everything is here:<ul>{listed}</ul></div>'
+
+
+def paragraph(text: str) -> str:
+    return f"<p>{html.escape(text)}</p>"
+
+
+def heading(text: str, level: int = 2) -> str:
+    return f"<h{level}>{html.escape(text)}</h{level}>"
+
+
+def code(text: str) -> str:
+    return f"<code>{html.escape(text)}</code>"
+
+
+def folded(summary: str, content: str) -> str:
+    """Content behind a line that opens it."""
+    return f"<details><summary>{html.escape(summary)}</summary>{content}</details>"
+
+
+def shown(value: float | None, digits: int = 3) -> str:
+    """A number with so many significant digits, trailing zeros kept; a dash where there is none."""
+    return "–" if value is None else f"{value:#.{digits}g}".removesuffix(".")
+
+
+def _cell(column: Column, value: Any) -> str:
+    if column.is_text:
+        return f"<td{_classes(column)}>{html.escape(str(value))}</td>"
+    return (
+        f'<td data-value="{value!r}">{value:,}</td>' if isinstance(value, int) else _number_cell(column, float(value))
+    )
+
+
+def _number_cell(column: Column, value: float) -> str:
+    return f'<td data-value="{value!r}">{shown(value, column.digits)}</td>'
+
+
+def _classes(column: Column) -> str:
+    names = ["text"] * column.is_text + ["mono"] * column.is_mono
+    return f' class="{" ".join(names)}"' if names else ""
+
+
+def _sorting(is_sorted: bool) -> str:
+    return ' aria-sort="descending"' if is_sorted else ""

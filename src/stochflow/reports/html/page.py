@@ -1,0 +1,57 @@
+"""One HTML file from its parts: title, style, body, data and script, with plotly.js inside."""
+
+import html
+import importlib
+import json
+import platform
+from importlib import metadata
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from stochflow.core.errors import ConfigError, DataError
+from stochflow.core.files import write_atomically
+from stochflow.reports.html.shell import SHELL
+
+_VERSIONS = ("stochflow", "torch", "numpy", "pandas", "plotly")
+
+
+def assemble(title: str, *, style: str, body: str, data: Any, script: str, plotly: str) -> str:
+    """The whole page. `title` is text; `style`, `body` and `script` are trusted markup; `data` is for the script."""
+    return Template(SHELL).substitute(
+        title=html.escape(title), style=style, body=body, data=script_json(data), script=script, plotly=plotly
+    )
+
+
+def script_json(value: Any) -> str:
+    """JSON that may stand inside a script element: only "<" could end it early."""
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def plotly_js(what: str) -> str:
+    """The source of plotly.js from the installed package; `what` names the page that needs it."""
+    try:
+        return str(importlib.import_module("plotly.offline").get_plotlyjs())
+    except ImportError:
+        raise ConfigError(f"{what} needs plotly; run pip install 'stochflow[report]'") from None
+
+
+def write_page(path: Path, page: str) -> None:
+    """Write the page whole or not at all."""
+    try:
+        write_atomically(path, page)
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be written ({error.strerror}); choose a folder that exists and has room"
+        ) from None
+
+
+def versions() -> str:
+    """Python and the packages that matter, with their versions."""
+    found = [f"Python {platform.python_version()}"]
+    for name in _VERSIONS:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return ", ".join(found)

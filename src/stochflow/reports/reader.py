@@ -1,0 +1,191 @@
+"""What run directories hold, read without trust: whatever is missing or damaged becomes a sentence for the page."""
+
+import io
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from stochflow.config.schema import Config
+from stochflow.core.errors import DataError, StochflowError
+from stochflow.core.files import check_columns, read_limited
+from stochflow.evaluation.summary import Summary
+from stochflow.runs.directory import CONFIG, RunDirectory
+
+_MOST_BYTES = 128 * 2**20
+SAMPLE_NUMBERS = ("score", "log_reward", "log_prob")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run as it lies on disk.
+
+    Attributes:
+        metrics: one row per training step, numbers only; empty when nothing was logged.
+        samples: distinct designs with `sequence`, `score`, `log_reward`, `log_prob` and `drawn`, best first.
+        problems: what is missing or damaged, one sentence each.
+    """
+
+    path: Path
+    name: str
+    config: Config
+    summary: Summary | None
+    metrics: pd.DataFrame
+    samples: pd.DataFrame
+    versions: dict[str, str]
+    problems: tuple[str, ...]
+
+    @property
+    def noise(self) -> str:
+        """The slip, or what else the channel is called."""
+        if self.summary is not None:
+            noise = self.summary.noise
+            return f"{noise:g}" if isinstance(noise, float) else noise
+        channel = self.config.channel
+        if channel.kind == "uniform-slip" and isinstance(channel.noise, float):
+            return f"{channel.noise:g}"
+        return channel.kind
+
+    @property
+    def title(self) -> str:
+        config = self.config
+        return f"{config.task}, {config.method}, noise {self.noise}, seed {config.seed}"
+
+    def latest(self, name: str) -> float | None:
+        """A figure of the summary, or the last one that training logged."""
+        if self.summary is not None:
+            value = getattr(self.summary, name, None)
+            return None if value is None else float(value)
+        if name not in self.metrics:
+            return None
+        known = self.metrics[name].dropna()
+        return float(known.iloc[-1]) if len(known) else None
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a report is about: one run, or the runs of a sweep.
+
+    Attributes:
+        problems: runs that could not be read, one sentence each.
+    """
+
+    path: Path
+    runs: list[RunRecord]
+    is_sweep: bool
+    problems: list[str] = field(default_factory=list)
+
+
+def read_source(path: Path) -> Source:
+    """The run in a folder, or all runs in its `runs/`; a run of a sweep that cannot be read is named and left out."""
+    if os.path.isfile(path / CONFIG):
+        return Source(path, [read_run(path)], is_sweep=False)
+    if not os.path.isdir(path):
+        raise DataError(
+            f"{path} is not a folder; give a run directory of `stochflow train`, or a sweep that holds runs/"
+        )
+    folders = sorted(found.parent for found in path.glob(f"runs/*/{CONFIG}"))
+    if not folders:
+        raise DataError(
+            f"{path} holds no run: there is neither {CONFIG} nor runs/*/{CONFIG}; "
+            "give a run directory of `stochflow train`, or a sweep that holds runs/"
+        )
+    runs, problems = [], []
+    root = os.path.realpath(path)
+    for folder in folders:
+        try:
+            if not Path(os.path.realpath(folder)).is_relative_to(root):
+                raise DataError(f"it leads out of {path}; put the run itself there")
+            runs.append(read_run(folder))
+        except StochflowError as error:
+            problems.append(f"The run {folder.name} is left out: {error}.")
+    if not runs:
+        raise DataError(f"none of the {len(folders)} runs in {path} can be read; the first says: {problems[0]}")
+    return Source(path, runs, is_sweep=True, problems=problems)
+
+
+def read_run(path: Path) -> RunRecord:
+    """One run; only its config must be whole."""
+    directory = RunDirectory.open(path)
+    config = directory.config()
+    problems: list[str] = []
+    summary = _summary(directory, problems)
+    return RunRecord(
+        path=path,
+        name=path.resolve().name,
+        config=config,
+        summary=summary,
+        metrics=_metrics(directory, problems),
+        samples=_samples(path / "samples.csv", problems),
+        versions=_versions(path / "versions.json", problems),
+        problems=tuple(problems),
+    )
+
+
+def _summary(directory: RunDirectory, problems: list[str]) -> Summary | None:
+    if not (directory.path / "summary.json").exists():
+        problems.append("There is no summary.json: training has not ended, so the figures are the last that it logged.")
+        return None
+    try:
+        return directory.summary()
+    except DataError:
+        problems.append("The summary.json is damaged, so the figures are the last that training logged.")
+        return None
+
+
+def _metrics(directory: RunDirectory, problems: list[str]) -> pd.DataFrame:
+    path = directory.path / "metrics.jsonl"
+    try:
+        num_lines = sum(bool(line.strip()) for line in read_limited(path, _MOST_BYTES).splitlines())
+    except OSError:
+        problems.append("There is no metrics.jsonl that can be read, so there are no curves.")
+        return pd.DataFrame()
+    try:
+        frame = directory.metrics().apply(pd.to_numeric, errors="coerce")
+    except OverflowError:
+        problems.append("The metrics.jsonl holds a number too large to be one, so there are no curves.")
+        return pd.DataFrame()
+    num_damaged = num_lines - len(frame)
+    if num_damaged:
+        lines = "1 line" if num_damaged == 1 else f"{num_damaged} lines"
+        problems.append(f"{lines} of metrics.jsonl cannot be read and {'is' if num_damaged == 1 else 'are'} left out.")
+    if not len(frame):
+        problems.append("The metrics.jsonl holds no training step yet, so there are no curves.")
+    return frame
+
+
+def _samples(path: Path, problems: list[str]) -> pd.DataFrame:
+    """Distinct designs, best first, with how often each was drawn."""
+    columns = ["sequence", *SAMPLE_NUMBERS, "drawn"]
+    try:
+        # objects of a graph take the place of sequences
+        data = read_limited(path, _MOST_BYTES)
+        check_columns(data)
+        rows = pd.read_csv(io.BytesIO(data), dtype={"sequence": str, "object": str}, keep_default_na=False)
+        rows = rows.rename(columns={"object": "sequence"})
+        rows = rows[["sequence", *SAMPLE_NUMBERS]]
+    except FileNotFoundError:
+        problems.append("There is no samples.csv: designs are drawn when training ends.")
+        return pd.DataFrame(columns=columns)
+    except (OSError, ValueError, KeyError):  # what pandas raises for a broken table is a ValueError
+        problems.append("The samples.csv is damaged, so there are no designs; draw them anew with `stochflow sample`.")
+        return pd.DataFrame(columns=columns)
+    for name in SAMPLE_NUMBERS:
+        rows[name] = pd.to_numeric(rows[name], errors="coerce")
+    num_unpaid = int((rows["score"].isna() & rows["log_prob"].notna()).sum())
+    if num_unpaid:
+        problems.append(f"{num_unpaid} of {len(rows)} designs have no score, so they are not ranked below.")
+    rows["drawn"] = rows.groupby("sequence")["sequence"].transform("size")
+    distinct = rows[rows["sequence"] != ""].drop_duplicates("sequence").dropna()
+    return distinct.sort_values(["score", "sequence"], ascending=[False, True], ignore_index=True)
+
+
+def _versions(path: Path, problems: list[str]) -> dict[str, str]:
+    try:
+        found = json.loads(read_limited(path, 2**20))
+        return {str(name): str(version) for name, version in found.items()}
+    except (OSError, ValueError, AttributeError, RecursionError):
+        problems.append("The versions.json is missing or damaged, so the versions of training are not known.")
+        return {}

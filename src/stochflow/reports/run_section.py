@@ -1,0 +1,160 @@
+"""One run looked at closely: its figures in large type, and everything that its checkpoint and files can show."""
+
+from dataclasses import dataclass
+
+from stochflow.environments.graphs import is_graph
+from stochflow.reports import figures
+from stochflow.reports.checkpoint import Channels, Examined, examine
+from stochflow.reports.html import markup
+from stochflow.reports.html.markup import Charts, Column
+from stochflow.reports.logo import logo_svg
+from stochflow.reports.reader import RunRecord
+
+NUM_DESIGNS = 100
+# entries of all position matrices; above it only their average is drawn
+_MAX_ENTRIES = 4096
+
+
+@dataclass(frozen=True)
+class Detail:
+    """Markup of one run: the figures in large type, then the sections below the learning curves."""
+
+    tiles: str
+    body: str
+    problems: tuple[str, ...]
+
+
+def detail(run: RunRecord, charts: Charts, key: str) -> Detail:
+    """Look at a run; `key` sets its controls apart from those of other runs on the page."""
+    examined = examine(run)
+    sections = [_noise(run), _probabilities(run, examined, charts), _terms(run, charts), _world(examined, charts, key)]
+    sections.append(_designs(run, examined))
+    return Detail(_tiles(run), "\n".join(sections), examined.problems)
+
+
+def _tiles(run: RunRecord) -> str:
+    rows = (
+        (
+            "regret",
+            "Regret",
+            "nats",
+            "Distance from the best that any policy could do under this noise; 0 is that best.",
+        ),
+        (
+            "kl",
+            "KL to the target",
+            "nats",
+            "Divergence of what is drawn from what should be drawn; regret plus the next.",
+        ),
+        ("min_kl", "Smallest KL", "nats", "What the noise alone costs: no policy gets below it."),
+        ("tv", "Total variation", "", "Share of probability on the wrong sequences, from 0 to 1."),
+    )
+    tiles = [markup.tile(title, markup.shown(run.latest(key)), unit, text) for key, title, unit, text in rows]
+    modes = run.latest("num_modes")
+    text = "Good designs among those drawn that differ from each other in several letters."
+    tiles.append(markup.tile("Modes found", "–" if modes is None else f"{modes:.0f}", "", text))
+    best = run.latest("attainable_score")
+    text = "Mean score of what is drawn, beside that of the best policy under this noise."
+    tiles.append(
+        markup.tile(
+            "Expected score",
+            markup.shown(run.latest("mean_score")),
+            "" if best is None else f"of {markup.shown(best)} attainable",
+            text,
+        )
+    )
+    return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _noise(run: RunRecord) -> str:
+    """Where the method goes when measurements are noisy; nothing when they are not."""
+    noise = run.config.reward_noise
+    if noise == "none":
+        return ""
+    mean = None if run.summary is None else run.summary.reward_mean
+    words = f"Measurements are noisy ({noise}). The target is E[R], and all that is exact here is measured against it"
+    aim = "" if mean is None else f"; this method converges to {mean}"
+    return markup.paragraph(f"{words}{aim}.")
+
+
+def _probabilities(run: RunRecord, examined: Examined, charts: Charts) -> str:
+    shown = []
+    words = ""
+    landscape = examined.landscape
+    if landscape is not None:
+        shown.append(figures.probability_scatter(landscape))
+        if landscape.unbalanced is not None:
+            shown.append(figures.feasibility(landscape.unbalanced))
+        elif is_graph(run.config.task):
+            words = "What is out of reach is not drawn: a state of a graph has several ways into it."
+        else:
+            words = "What is out of reach is not drawn: the matrix of this channel has no inverse to tell it by."
+    elif len(run.samples):
+        shown.append(figures.sample_scatter(run.samples))
+    if not shown:
+        words = "There is neither a sampler that can be restored nor a design with its probability."
+    return markup.heading("Probability and reach") + charts.row(shown) + (markup.paragraph(words) if words else "")
+
+
+def _terms(run: RunRecord, charts: Charts) -> str:
+    shown = figures.term_curves(run.metrics)
+    if not shown:
+        return ""
+    return markup.heading("Terms of training") + charts.row(shown)
+
+
+def _world(examined: Examined, charts: Charts, key: str) -> str:
+    channels = examined.channels
+    if channels is None:
+        return ""
+    places = _positions(channels)
+    names = ["averaged over all"] + [str(place + 1) for place in places if place is not None]
+    parts = [
+        markup.part(f"{key}-position", str(number), charts.row(figures.channel_maps(channels, place), three=True))
+        for number, place in enumerate(places)
+    ]
+    control = f'<div class="controls">{markup.select("Position", f"{key}-position", names)}</div>'
+    words = "What the world does with each intended letter, and what the sampler has learned of it."
+    if channels.learned is None:
+        words = "What the world does with each intended letter. This method never asks, so nothing was learned of it."
+    return markup.heading("The channel") + markup.paragraph(words) + control + "".join(parts)
+
+
+def _positions(channels: Channels) -> list[int | None]:
+    """None for the average, then every position unless that were too many numbers."""
+    return [None, *range(len(channels.truth))] if channels.truth.size <= _MAX_ENTRIES else [None]
+
+
+def _designs(run: RunRecord, examined: Examined) -> str:
+    top = run.samples.head(NUM_DESIGNS)
+    title = markup.heading("Best designs")
+    if not len(top):
+        return title + markup.paragraph("No designs have been drawn yet.")
+    columns = [
+        Column("sequence", is_text=True, is_mono=True),
+        Column("score"),
+        Column("log R"),
+        Column("log P"),
+        Column("drawn"),
+    ]
+    rows = zip(
+        top["sequence"], top["score"], top["log_reward"], top["log_prob"], (int(n) for n in top["drawn"]), strict=True
+    )
+    words = f"The {len(top)} best of {len(run.samples)} different designs, and how often each was drawn."
+    return (
+        title
+        + ("" if is_graph(run.config.task) else _logo(list(top["sequence"]), examined))
+        + markup.paragraph(words)
+        + markup.table(columns, rows, 1, "Best designs")
+    )
+
+
+def _logo(sequences: list[str], examined: Examined) -> str:
+    if len({len(sequence) for sequence in sequences}) > 1:
+        return markup.paragraph("There is no logo, because the designs have different lengths.")
+    num_letters = examined.num_letters or len(set("".join(sequences)))
+    words = (
+        f"Sequence logo of the {len(sequences)} best designs: the height of a position is the information in it, "
+        f"log2 of {num_letters} letters minus the entropy; each design counts once."
+    )
+    return logo_svg(sequences, num_letters) + markup.paragraph(words)

@@ -1,1 +1,0 @@
-"""Reinforcement learning and Markov chains in the same loop: same world, same budget, same judgement."""

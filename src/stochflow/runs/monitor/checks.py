@@ -1,0 +1,230 @@
+"""What can be wrong with a run beside its alarms. docs/doctor.md states the rules and their thresholds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stochflow.config.schema import Config
+from stochflow.evaluation.summary import Summary
+from stochflow.runs.monitor.alarms import SMALL_REGRET, UNTRAINED, of_zeros, without_entropy_terms
+from stochflow.runs.monitor.history import Course
+from stochflow.runs.monitor.findings import Finding
+
+INFEASIBLE_TV, INFEASIBLE_KL = 0.2, 0.1
+DYNAMICS_NATS = 0.1
+LOG_Z_NATS = 1.0
+MOSTLY_ZERO_DESIGNS = 0.9
+STILL_FALLING = 0.1  # of the regret, lost in the last fifth of the budget
+FAR = 0.25  # of the regret at the start
+_LAST = 0.2
+_BALANCES = ("detailed-balance", "trajectory-balance", "subtrajectory-balance", "expected-balance")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run, as far as its files can be read.
+
+    Attributes:
+        summary: None for a run that has not ended.
+        zero_share: share of the drawn designs that score zero; None where nothing was drawn or scored.
+    """
+
+    config: Config
+    summary: Summary | None
+    course: Course
+    zero_share: float | None = None
+
+
+def _unfinished(case: Case) -> Finding | None:
+    if case.summary is not None and case.summary.status == "finished":
+        return None
+    costs = "; what the oracle was paid for is kept" if case.config.task.startswith("oracle:") else ""
+    how = "was killed, failed or goes on" if case.summary is None else "was interrupted"
+    return Finding(
+        "unfinished",
+        "bad",
+        f"training stands at {case.course.share:.0%} of its budget after {case.course.num_steps} steps",
+        f"the run {how}, and the learning rate has not come down to zero{costs}",
+        "finish it with `stochflow train --resume --out RUN`",
+    )
+
+
+def _worse(case: Case) -> Finding | None:
+    start, regret = _regrets(case)
+    if start is None or regret is None or regret < 1.05 * start + SMALL_REGRET:
+        return None
+    return Finding(
+        "worse",
+        "bad",
+        f"the regret is {regret:.3g} nats, and was {start:.3g} before training",
+        "designs that the target rarely wants are made too often, or many that it wants hardly ever",
+        f"{_longer(case)}{without_entropy_terms(case.config)}"
+        + ("" if case.config.method == "sgfn-kl" else ", or use --method sgfn-kl"),
+    )
+
+
+def _budget(case: Case) -> Finding | None:
+    _, regret = _regrets(case)
+    # judged seldom, a run may have none from a fifth before its end; over a longer way every regret falls
+    longest, shortest = case.course.share - 2.0 * _LAST, case.course.share - _LAST
+    past = [judged for judged in case.course.judged if longest <= judged.share <= shortest]
+    before = past[-1].regret if past else None
+    if regret is None or before is None or regret < SMALL_REGRET or case.course.share < 1.0:
+        return None
+    if before - regret < STILL_FALLING * regret:
+        return None
+    return Finding(
+        "budget",
+        "note",
+        f"the regret fell from {before:.3g} to {regret:.3g} nats in the last "
+        f"{case.course.share - past[-1].share:.0%} of the budget",
+        "it was still falling when the budget ended",
+        _longer(case),
+    )
+
+
+def _far(case: Case) -> Finding | None:
+    start, regret = _regrets(case)
+    if (
+        start is None
+        or regret is None
+        or regret < SMALL_REGRET
+        or not FAR * start < regret < 1.05 * start + SMALL_REGRET
+    ):
+        return None
+    blind = case.config.objective.path == "realised" and case.summary is not None and case.summary.noise != 0.0
+    return Finding(
+        "far",
+        "note",
+        f"the regret is {regret:.3g} nats of {start:.3g} before training",
+        f"the policy has come {max(1.0 - regret / start, 0.0):.0%} of the way to the best that this noise allows"
+        + (", and a method that is blind to noise cannot come closer by training longer" if blind else ""),
+        "use --method sgfn-kl" if case.config.method != "sgfn-kl" else _longer(case),
+    )
+
+
+def _infeasible(case: Case) -> Finding | None:
+    summary = case.summary
+    if summary is None or summary.min_kl is None or summary.min_tv is None:
+        return None
+    if summary.min_kl < INFEASIBLE_KL and summary.min_tv < INFEASIBLE_TV:
+        return None
+    return Finding(
+        "infeasible",
+        "note",
+        f"the best of all policies has KL {summary.min_kl:.3g} and TV {summary.min_tv:.3g} to the target",
+        "under this noise the target cannot be reached, whatever is trained: judge the run by its regret",
+        f"lower the noise, or ask for a flatter target (reward.beta={summary.beta / 2:g})",
+    )
+
+
+def _dynamics(case: Case) -> Finding | None:
+    summary = case.summary
+    if summary is None or summary.dynamics_ce is None or case.config.objective.kind in UNTRAINED:
+        return None
+    gap = summary.dynamics_ce - summary.dynamics_ce_floor
+    if gap < DYNAMICS_NATS:
+        return None
+    return Finding(
+        "dynamics",
+        "bad",
+        f"the cross-entropy of P̂ is {summary.dynamics_ce:.3g}, its floor {summary.dynamics_ce_floor:.3g} nats",
+        "the method plans for a channel that is not the true one",
+        f"learn P̂ faster (dynamics.learning_rate={5 * case.config.dynamics.learning_rate:g}) or from more steps "
+        f"(dynamics.rounds={4 * case.config.dynamics.rounds}), or give the true one (dynamics.kind=known)",
+    )
+
+
+def _zeros(case: Case) -> Finding | None:
+    if case.zero_share is None or case.zero_share < MOSTLY_ZERO_DESIGNS:
+        return None
+    seen = f"{case.zero_share:.0%} of the drawn designs score zero"
+    return Finding("zero-scores", "bad", seen, *of_zeros(case.config))
+
+
+def _log_z(case: Case) -> Finding | None:
+    """For the methods whose estimate has a known aim; see docs/metrics.md."""
+    summary, objective = case.summary, case.config.objective
+    if summary is None or summary.log_z_true is None or summary.kl is None or summary.min_kl is None:
+        return None
+    if objective.kind == "kl":
+        aim = summary.log_z_true - (summary.kl if objective.scope == "trajectory" else summary.min_kl)
+    elif objective.kind in _BALANCES:
+        aim = summary.log_z_true
+    else:
+        return None
+    if abs(summary.log_z - aim) < LOG_Z_NATS:
+        return None
+    return Finding(
+        "log-z",
+        "bad",
+        f"log Z is estimated at {summary.log_z:.3g} and should be {aim:.3g}",
+        "the flows do not add up to the rewards, so balance holds somewhere else than at the target",
+        _longer(case) + ("" if case.config.method == "sgfn-kl" else ", or use --method sgfn-kl"),
+    )
+
+
+def _oracle(case: Case) -> Finding | None:
+    summary, calls = case.summary, case.config.budget.oracle_calls
+    if summary is None or summary.status != "finished":
+        return None
+    if calls is not None and summary.oracle_calls < calls:
+        return Finding(
+            "oracle",
+            "bad",
+            f"{summary.oracle_calls} of {calls} oracle calls were used",
+            "the sampler brought nothing new for a hundred steps",
+            "raise exploration.epsilon or plan.bonus, or lower reward.beta",
+        )
+    if summary.scored_fraction < 0.5:
+        return Finding(
+            "oracle",
+            "note",
+            f"{1.0 - summary.scored_fraction:.0%} of the drawn designs were never paid for",
+            "scores and modes are those of the rest",
+            "pay for them with `stochflow evaluate RUN --score-samples`",
+        )
+    return None
+
+
+def _memory(case: Case) -> Finding | None:
+    optimiser = case.config.optimiser
+    if optimiser.replay_size < optimiser.batch_size:
+        return Finding(
+            "replay",
+            "note",
+            f"replay keeps {optimiser.replay_size} trajectories of batches of {optimiser.batch_size}",
+            "most of what was seen is forgotten before it is used again",
+            f"keep more: optimiser.replay_size={20 * optimiser.batch_size}",
+        )
+    return None
+
+
+def _regrets(case: Case) -> tuple[float | None, float | None]:
+    """Before training and now; unknown where the policy is a list of designs, or is not trained."""
+    if case.config.objective.kind in UNTRAINED:
+        return None, None
+    known = [judged.regret for judged in case.course.judged if judged.regret is not None]
+    latest = known[-1] if known else None
+    return case.course.start_regret, latest if case.summary is None else case.summary.regret
+
+
+def _longer(case: Case) -> str:
+    done = case.summary.trajectories if case.summary is not None else case.config.budget.trajectories or 32_000
+    return f"train longer (--trajectories {4 * done})"
+
+
+Rule = Callable[[Case], Finding | None]
+# an alarm that stands says more than these
+OVERSHADOWED: tuple[Rule, ...] = (_worse, _log_z, _far, _budget)
+RULES: tuple[Rule, ...] = (
+    _unfinished,
+    _worse,
+    _dynamics,
+    _zeros,
+    _log_z,
+    _oracle,
+    _far,
+    _budget,
+    _infeasible,
+    _memory,
+)

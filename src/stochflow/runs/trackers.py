@@ -1,0 +1,188 @@
+"""Runs shown elsewhere: TensorBoard, Weights & Biases, MLflow. A tracker may fail; the run goes on without it."""
+
+import hashlib
+import logging
+import os
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from stochflow.config.schema import Config, dump_yaml, leaves
+from stochflow.core.errors import ConfigError
+from stochflow.evaluation.summary import Summary
+from stochflow.core.extras import extra
+
+Record = Mapping[str, float]
+_PROJECT = "stochflow"
+_MLFLOW_BATCH = 100
+
+
+class Tracker(Protocol):
+    """One place where a run can be watched. Building it only imports the package it needs."""
+
+    def start(self, config: Config, path: Path, resumed_at: int | None) -> None:
+        """Open the place for the run directory `path`; `resumed_at` is the step a continued run goes on from."""
+
+    def log(self, record: Record, step: int) -> None:
+        """Keep the numbers of one training step."""
+
+    def finish(self, summary: Summary | None) -> None:
+        """Keep the last numbers and close; without a summary the run has failed."""
+
+
+class TensorBoard:
+    """Event files in `RUN/tensorboard`. After a resume, what came after the checkpoint is purged and logged anew."""
+
+    def __init__(self) -> None:
+        extra("tensorboard", "tensorboard")
+        self._module = extra("torch.utils.tensorboard", "tensorboard")
+
+    def start(self, config: Config, path: Path, resumed_at: int | None) -> None:
+        purge = None if resumed_at is None else resumed_at + 1
+        self._writer = self._module.SummaryWriter(str(path / "tensorboard"), purge_step=purge)
+        self._writer.add_text("config", f"```yaml\n{dump_yaml(config)}```", resumed_at or 0)
+
+    def log(self, record: Record, step: int) -> None:
+        for name, value in record.items():
+            self._writer.add_scalar(name, value, step)
+
+    def finish(self, summary: Summary | None) -> None:
+        if summary is not None:
+            self.log({f"summary/{name}": value for name, value in _numbers(summary).items()}, summary.steps)
+        self._writer.close()
+
+
+class WandB:
+    """A run in `RUN/wandb` or `WANDB_DIR`; offline unless `WANDB_MODE` says otherwise.
+
+    The id comes from the path of the run, so that a continued run carries the same id and repeats steps under the
+    same numbers; `resumed_from_step` in its config says from where.
+    """
+
+    def __init__(self) -> None:
+        self._wandb = extra("wandb", "wandb")
+
+    def start(self, config: Config, path: Path, resumed_at: int | None) -> None:
+        mode = os.environ.get("WANDB_MODE", "offline")
+        settings = self._wandb.Settings(silent=True, console="off", disable_git=True, save_code=False)
+        self._run = self._wandb.init(
+            mode=mode,
+            project=os.environ.get("WANDB_PROJECT", _PROJECT),
+            dir=os.environ.get("WANDB_DIR", str(path)),
+            id=hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:12],
+            resume=None if mode == "offline" or resumed_at is None else "allow",
+            name=path.name,
+            config=config.model_dump(mode="json") | {"resumed_from_step": resumed_at},
+            settings=settings,
+        )
+
+    def log(self, record: Record, step: int) -> None:
+        self._run.log(dict(record), step=step)
+
+    def finish(self, summary: Summary | None) -> None:
+        if summary is not None:
+            self._run.summary.update(summary.model_dump())
+        self._run.finish(exit_code=1 if summary is None else 0)
+
+
+class MLflow:
+    """A run in the database `RUN/mlflow.db`, or wherever `MLFLOW_TRACKING_URI` points.
+
+    A continued run goes on in the same MLflow run; steps that are there already are not logged a second time.
+    """
+
+    def __init__(self) -> None:
+        self._mlflow = extra("mlflow", "mlflow")
+        extra("sqlalchemy", "mlflow")
+        extra("alembic", "mlflow")
+
+    def start(self, config: Config, path: Path, resumed_at: int | None) -> None:
+        # a new database reports every table it makes
+        logging.getLogger("mlflow").setLevel(logging.WARNING)
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+        path = path.resolve()
+        place = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{path / 'mlflow.db'}")
+        self._client = self._mlflow.MlflowClient(tracking_uri=place)
+        experiment = self._experiment(path)
+        found = None if resumed_at is None else self._existing(experiment, path)
+        self._last_step = -1 if found is None else self._last_logged(found)
+        self._id = found or self._new_run(experiment, config, path)
+        self._client.update_run(self._id, status="RUNNING")
+
+    def log(self, record: Record, step: int) -> None:
+        if step > self._last_step:
+            self._log(record, step)
+
+    def finish(self, summary: Summary | None) -> None:
+        if summary is not None:
+            numbers = {f"summary.{name}": value for name, value in _numbers(summary).items()}
+            self._log(numbers, summary.steps)
+        self._client.set_terminated(self._id, "FAILED" if summary is None else "FINISHED")
+
+    def _log(self, numbers: Record, step: int) -> None:
+        now = int(time.time() * 1000)
+        metrics = [self._mlflow.entities.Metric(name, value, now, step) for name, value in numbers.items()]
+        self._client.log_batch(self._id, metrics=metrics)
+
+    def _experiment(self, path: Path) -> str:
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
+        found = self._client.get_experiment_by_name(name)
+        # beside the database: the default would be a folder wherever the command was called
+        place = None if "MLFLOW_TRACKING_URI" in os.environ else (path / "mlflow-artifacts").as_uri()
+        return str(found.experiment_id if found else self._client.create_experiment(name, artifact_location=place))
+
+    def _existing(self, experiment: str, path: Path) -> str | None:
+        runs = self._client.search_runs([experiment], max_results=1000)  # newest first
+        same = (run.info.run_id for run in runs if run.data.tags.get("stochflow.directory") == str(path))
+        return next(same, None)
+
+    def _last_logged(self, run: str) -> int:
+        return max((metric.step for metric in self._client.get_metric_history(run, "trajectories")), default=-1)
+
+    def _new_run(self, experiment: str, config: Config, path: Path) -> str:
+        run = self._client.create_run(experiment, run_name=path.name, tags={"stochflow.directory": str(path)})
+        params = [self._mlflow.entities.Param(name, str(value)) for name, value in leaves(config.model_dump())]
+        for first in range(0, len(params), _MLFLOW_BATCH):
+            self._client.log_batch(run.info.run_id, params=params[first : first + _MLFLOW_BATCH])
+        return str(run.info.run_id)
+
+
+TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "wandb": WandB, "mlflow": MLflow}
+
+
+class Tracking:
+    """All trackers of a run. One that raises is switched off with a warning that names it."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name not in TRACKERS:
+                raise ConfigError(f"unknown tracker '{name}'; choose one of: {', '.join(TRACKERS)}")
+        self._active: dict[str, Tracker] = {name: TRACKERS[name]() for name in names}
+
+    def start(self, config: Config, path: Path, resumed_at: int | None) -> None:
+        self._each("start", config, path, resumed_at)
+
+    def log(self, record: Record) -> None:
+        numbers = {name: value for name, value in record.items() if name != "step"}
+        self._each("log", numbers, int(record["step"]))
+
+    def finish(self, summary: Summary | None) -> None:
+        self._each("finish", summary)
+
+    def _each(self, call: str, *arguments: Any) -> None:
+        for name, tracker in list(self._active.items()):
+            try:
+                getattr(tracker, call)(*arguments)
+            # whatever a tracker stumbles over, hours of training must not be lost for it
+            except Exception as error:
+                del self._active[name]
+                reason = " ".join(f"{type(error).__name__}: {error}".split())
+                warnings.warn(
+                    f"the tracker '{name}' failed ({reason}) and is switched off; the run goes on", stacklevel=2
+                )
+
+
+def _numbers(summary: Summary) -> dict[str, float]:
+    return {name: value for name, value in summary.model_dump().items() if isinstance(value, int | float)}

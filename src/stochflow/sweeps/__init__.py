@@ -1,1 +1,0 @@
-"""Many runs, compared: what to run, who runs it, what came out."""

@@ -1,0 +1,102 @@
+"""P̂ learned from what was observed, round by round."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from stochflow.config.schema import DynamicsConfig
+from stochflow.models.dynamics.tabular import (
+    Codes,
+    DynamicsModel,
+    dynamics_cross_entropy,
+    transition_codes,
+    transition_counts,
+)
+from stochflow.models.dynamics.tabular_fit import TableDescent
+from stochflow.objectives.base import Learner
+from stochflow.sampling.trajectories import Trajectories
+from stochflow.training.optimizer import Descent, Record, State, finite_numbers
+
+_FINAL_SHARE = 0.1
+_MAX_COUNTS = 2**22  # transition counts, or steps to count, at once: tens of megabytes
+
+
+def dynamics_learning_rate(config: DynamicsConfig, progress: float) -> float:
+    """Falls linearly to a tenth."""
+    return config.learning_rate * (1.0 - (1.0 - _FINAL_SHARE) * progress)
+
+
+class DynamicsFitter:
+    """Cross-entropy of P̂ on observed (s, a, s'), with an optimiser of its own; nothing where P̂ is `idle`."""
+
+    def __init__(self, learner: Learner, config: DynamicsConfig, idle: bool = False) -> None:
+        self._learner, self._config = learner, config
+        self._descent: Descent | TableDescent | None = None
+        model = learner.dynamics
+        if isinstance(model, DynamicsModel) and not idle:
+            parameters = list(model.parameters())
+            self._descent = TableDescent([model], config.clip) if model.tabular else Descent(parameters, config.clip)
+            if model.tabular and config.off_policy:
+                learner.replay.encode(learner.network.num_tokens)
+
+    def fit(self, fresh: Trajectories, progress: float) -> Record:
+        """One update on the fresh batch, or `rounds` on draws from the replay buffer."""
+        if self._descent is None:
+            return {}
+        learning_rate = dynamics_learning_rate(self._config, progress)
+        losses: list[float] = []
+        if isinstance(self._descent, TableDescent):
+            for drawn in self.codes(fresh):
+                counts = transition_counts(*drawn, self._learner.network.num_tokens)
+                losses += self._descent.fit(counts[:, None], learning_rate).flatten().tolist()
+        else:
+            losses = [self._update(batch, self._descent, learning_rate) for batch in self._batches(fresh)]
+        loss = sum(losses) / len(losses)
+        return finite_numbers({"forward_dynamics_loss": loss})
+
+    @property
+    def tables(self) -> TableDescent | None:
+        """The optimiser of P̂ where it is nothing but tables that are learned."""
+        return self._descent if isinstance(self._descent, TableDescent) else None
+
+    def codes(self, fresh: Trajectories) -> Iterator[tuple[Codes, npt.NDArray[np.bool_] | None]]:
+        """What `transition_counts` is to count in the rounds of a step, as many at once as memory allows."""
+        config, learner = self._config, self._learner
+        num_tokens = learner.network.num_tokens
+        if not config.off_policy:
+            intentions, outcomes, valid = (each.numpy() for each in (fresh.intentions, fresh.outcomes, fresh.valid))
+            yield transition_codes(intentions, outcomes, num_tokens)[None], valid[None]
+            return
+        entries = learner.network.length * max(num_tokens**2, config.sample_size)
+        block = max(1, _MAX_COUNTS // entries)
+        for done in range(0, config.rounds, block):
+            rounds = min(block, config.rounds - done)
+            yield learner.replay.sample_codes(rounds, config.sample_size, learner.generators["replay"])
+
+    def _update(self, batch: Trajectories, descent: Descent, learning_rate: float) -> float:
+        """One update by automatic differentiation; the loss before it."""
+        learner = self._learner
+        outcomes = batch.outcomes.to(learner.device)
+        loss = dynamics_cross_entropy(
+            learner.dynamics.log_matrices(outcomes),
+            batch.intentions.to(learner.device),
+            outcomes,
+            batch.valid.to(learner.device),
+        )
+        descent.step(loss, learning_rate)
+        return float(loss.detach())
+
+    def _batches(self, fresh: Trajectories) -> Iterator[Trajectories]:
+        if not self._config.off_policy:
+            yield fresh
+            return
+        for _ in range(self._config.rounds):
+            yield self._learner.replay.sample(self._config.sample_size, self._learner.generators["replay"])
+
+    def state_dict(self) -> State:
+        return {} if self._descent is None else self._descent.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        if self._descent is not None:
+            self._descent.load_state_dict(state)

@@ -1,0 +1,26 @@
+"""Numbering k-mers: own rows while they fit, hashed rows that see every letter when they do not."""
+
+import torch
+
+from stochflow.models.kmers import kmer_buckets
+
+
+def test_codes_that_fit_keep_their_own_row() -> None:
+    codes = torch.arange(64)
+    assert torch.equal(kmer_buckets(codes, 64, 64), codes)
+
+
+def test_hashed_codes_stay_inside_the_table_and_fill_it_evenly() -> None:
+    rows = kmer_buckets(torch.arange(20**5), 20**5, 4096)
+    assert rows.min() >= 0
+    assert rows.max() < 4096
+    counts = torch.bincount(rows, minlength=4096)
+    # 781 codes a row on average; a hash that forgets letters would pile them up
+    assert counts.min() > 0.8 * 20**5 / 4096
+    assert counts.max() < 1.2 * 20**5 / 4096
+
+
+def test_a_change_of_any_letter_moves_the_kmer() -> None:
+    powers = 4 ** torch.arange(7)
+    moved = kmer_buckets(1234 + powers, 4**7, 4096) != kmer_buckets(torch.tensor([1234]), 4**7, 4096)
+    assert bool(moved.all())

@@ -1,0 +1,163 @@
+"""The reward model: ridge regression as it should be, an honest spread, and expectations under it."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from stochflow.environments.sequences.task import Reward
+from stochflow.objectives.planning.reward_model import RIDGE, RewardModel
+
+NUM_TOKENS, LENGTH = 4, 8
+CUBIC = Reward(beta=3.0, floor=1e-6, ramp=0.0)
+
+
+def random_tokens(num_rows: int, seed: int, length: int = LENGTH) -> Tensor:
+    return torch.randint(NUM_TOKENS, (num_rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+def additive_scores(tokens: Tensor) -> Tensor:
+    """A landscape that sums position-specific letters and neighbouring pairs, roughly in [0, 1]."""
+    generator = torch.Generator().manual_seed(42)
+    letters = torch.rand(LENGTH, NUM_TOKENS, dtype=torch.float64, generator=generator)
+    pairs = torch.rand(LENGTH - 1, NUM_TOKENS**2, dtype=torch.float64, generator=generator)
+    codes = tokens[:, :-1] * NUM_TOKENS + tokens[:, 1:]
+    positions = torch.arange(LENGTH)
+    return (letters[positions, tokens].mean(dim=-1) + pairs[positions[:-1], codes].mean(dim=-1)) / 2
+
+
+def error(model: RewardModel, tokens: Tensor) -> float:
+    return (model.predict(tokens) - additive_scores(tokens)).square().mean().sqrt().item()
+
+
+def test_features_are_positional_when_short_and_shared_when_long() -> None:
+    model = RewardModel(2, 5)
+    # positions 5, 4, 3 for k = 1, 2, 3 and one table each for k = 4, 5
+    num_weights = 5 * 2 + 4 * 4 + 3 * 8 + 16 + 32
+    indices, total = model.features(torch.tensor([[0, 0, 0, 0, 0], [1, 1, 1, 1, 1]]))
+    assert total == num_weights == len(model.weights)
+    assert indices.shape == (2, 5 + 4 + 3 + 2 + 1)
+    # a run of equal letters: the short k-mers differ by place, the two 4-mers are one and the same
+    assert [len(row.unique()) for row in indices] == [5 + 4 + 3 + 1 + 1] * 2
+    assert not set(indices[0].tolist()) & set(indices[1].tolist())
+
+
+def test_a_model_that_saw_nothing_predicts_nothing() -> None:
+    model = RewardModel(NUM_TOKENS, LENGTH)
+    assert torch.equal(model.predict(random_tokens(5, 0)), torch.zeros(5, dtype=torch.float64))
+
+
+def test_the_fit_solves_the_ridge_equations() -> None:
+    tokens = random_tokens(60, 0, length=3)
+    scores = torch.rand(60, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    model = RewardModel(NUM_TOKENS, 3)
+    model.fit(tokens, scores)
+    indices, num_weights = model.features(tokens)
+    design = torch.zeros(60, num_weights, dtype=torch.float64).scatter_add_(
+        1, indices, torch.ones(indices.shape).double()
+    )
+    normal = design.T @ design + RIDGE * torch.eye(num_weights, dtype=torch.float64)
+    exact = torch.linalg.solve(normal, design.T @ (scores - scores.mean()))
+    residual = normal @ (model.weights - exact)
+    assert residual.norm().item() < 2e-3 * (design.T @ (scores - scores.mean())).norm().item()
+    torch.testing.assert_close(model.predict(tokens), design @ exact + scores.mean(), atol=1e-3, rtol=0)
+
+
+def test_a_constant_landscape_is_predicted_exactly() -> None:
+    tokens = random_tokens(50, 0)
+    model = RewardModel(NUM_TOKENS, LENGTH)
+    model.fit(tokens, torch.full((50,), 0.3, dtype=torch.float64))
+    torch.testing.assert_close(model.predict(random_tokens(20, 1)), torch.full((20,), 0.3, dtype=torch.float64))
+    assert model.spread == pytest.approx(0.0, abs=1e-12)
+
+
+def test_predictions_improve_with_data_on_an_additive_landscape() -> None:
+    unseen = random_tokens(2000, 99)
+    errors = []
+    for num_rows in (50, 500, 5000):
+        tokens = random_tokens(num_rows, 7)
+        model = RewardModel(NUM_TOKENS, LENGTH)
+        model.fit(tokens, additive_scores(tokens))
+        errors.append(error(model, unseen))
+    spread = additive_scores(unseen).std().item()
+    assert spread > errors[0] > 1.5 * errors[1] > 1.5**2 * errors[2]
+    assert errors[2] < 0.1 * spread
+
+
+def test_refitting_on_more_rows_is_as_good_as_fitting_afresh() -> None:
+    tokens, unseen = random_tokens(1000, 3), random_tokens(500, 4)
+    grown, fresh = RewardModel(NUM_TOKENS, LENGTH), RewardModel(NUM_TOKENS, LENGTH)
+    for num_rows in (100, 400, 1000):
+        grown.fit(tokens[:num_rows], additive_scores(tokens[:num_rows]))
+    fresh.fit(tokens, additive_scores(tokens))
+    torch.testing.assert_close(grown.predict(unseen), fresh.predict(unseen), atol=2e-3, rtol=0)
+
+
+def test_the_first_spread_is_that_of_the_scores() -> None:
+    tokens = random_tokens(200, 0)
+    model = RewardModel(NUM_TOKENS, LENGTH)
+    model.fit(tokens, additive_scores(tokens))
+    assert model.spread == pytest.approx(additive_scores(tokens).std(correction=0).item())
+
+
+def test_the_spread_is_measured_on_scores_that_arrived_after_the_fit() -> None:
+    tokens = random_tokens(300, 0)
+    scores = additive_scores(tokens)
+    model = RewardModel(NUM_TOKENS, LENGTH)
+    model.fit(tokens[:200], scores[:200])
+    before = error(model, tokens[200:])
+    fitted = error(model, tokens[:200])
+    model.fit(tokens, scores)
+    assert model.spread == pytest.approx(before)
+    assert model.spread > 1.2 * fitted  # what was fitted looks better than it is
+    # nothing new, nothing to measure
+    model.fit(tokens, scores)
+    assert model.spread == pytest.approx(before)
+
+
+def constant_model(prediction: float, spread: float) -> RewardModel:
+    model = RewardModel(NUM_TOKENS, LENGTH)
+    model.mean, model.spread = prediction, spread
+    return model
+
+
+def test_a_certain_prediction_has_the_log_reward_of_its_mean() -> None:
+    tokens = random_tokens(300, 0)
+    model = RewardModel(NUM_TOKENS, LENGTH)
+    model.fit(tokens, additive_scores(tokens))
+    model.spread = 0.0
+    torch.testing.assert_close(
+        model.expected_log_reward(tokens, CUBIC, None), CUBIC.log_reward(model.predict(tokens)), atol=1e-12, rtol=0
+    )
+
+
+@given(st.floats(0.3, 1.0), st.floats(0.01, 0.075))
+def test_uncertainty_lowers_the_expected_log_reward(prediction: float, spread: float) -> None:
+    # Jensen: the logarithm is concave where no node of the rule (at most 3.75 spreads away) reaches the floor
+    (expected,) = constant_model(prediction, spread).expected_log_reward(random_tokens(1, 0), CUBIC, None).tolist()
+    certain = 3.0 * math.log(prediction)
+    assert expected < certain
+    # to second order the loss is β·σ²/(2·μ²)
+    assert certain - expected > 3.0 * spread**2 / (2.0 * prediction**2)
+
+
+def test_the_expectation_is_that_of_a_normal_error() -> None:
+    (expected,) = constant_model(0.6, 0.05).expected_log_reward(random_tokens(1, 0), CUBIC, None).tolist()
+    grid = np.linspace(-8.0, 8.0, 100_001)
+    density = np.exp(-(grid**2) / 2) / np.sqrt(2 * np.pi)
+    integral = float(np.sum(density * 3.0 * np.log(0.6 + 0.05 * grid)) * (grid[1] - grid[0]))
+    assert expected == pytest.approx(integral, abs=1e-7)
+
+
+def test_the_expectation_respects_the_floor_and_the_step() -> None:
+    hopeless = constant_model(-5.0, 0.1).expected_log_reward(random_tokens(1, 0), CUBIC, None)
+    assert hopeless.item() == pytest.approx(math.log(1e-6))
+    ramped = Reward(beta=3.0, floor=1e-6, ramp=10.0)
+    by_step = [
+        constant_model(0.5, 0.0).expected_log_reward(random_tokens(1, 0), ramped, step).item() for step in (0, 10, None)
+    ]
+    assert by_step == pytest.approx([1.0 * math.log(0.5), 2.0 * math.log(0.5), 3.0 * math.log(0.5)])

@@ -1,0 +1,74 @@
+"""Flows of where a path goes on, and of all the places where it might have gone."""
+
+import math
+
+import pytest
+import torch
+
+from stochflow.config.schema import resolve
+from stochflow.core.random import Generators
+from stochflow.environments.channels import uniform_slip
+from stochflow.environments.sequences.task import Reward
+from stochflow.models.dynamics.tabular import KnownDynamics
+from stochflow.models.flow_network import FlowNetwork
+from stochflow.objectives.base import Learner
+from stochflow.objectives.state_flows import child_flows, terminal_flows
+from stochflow.sampling.replay_buffer import Replay
+from stochflow.sampling.score_memory import ScoreMemory
+
+
+def make_learner(network: FlowNetwork) -> Learner:
+    return Learner(
+        config=resolve([{}]),
+        network=network,
+        dynamics=KnownDynamics(uniform_slip(3, 0.5), 4),
+        reward=Reward(beta=3.0, floor=1e-6, ramp=10.0),
+        memory=ScoreMemory(3, 4),
+        replay=Replay(8, 4),
+        generators=Generators(0),
+    )
+
+
+def test_terminal_flows_put_the_reward_at_the_end() -> None:
+    log_flow = torch.tensor([[9.0, 1.0, 2.0], [9.0, 3.0, 4.0]])
+    flows = terminal_flows(log_flow, torch.tensor([-1.0, -2.0], dtype=torch.float64))
+    assert torch.equal(flows, torch.tensor([[1.0, 2.0, -1.0], [3.0, 4.0, -2.0]]))
+
+
+@pytest.fixture
+def network(generator: torch.Generator) -> FlowNetwork:
+    """Three tokens, four steps, no two prefixes alike."""
+    network = FlowNetwork(3, 4, (1, 2), 16, 1)
+    network.initialise(generator)
+    with torch.no_grad():
+        for head in (network.policy_head, network.backward_head, network.flow_head):
+            head.weight.normal_(generator=generator)
+    return network.double()
+
+
+def flow_alone(network: FlowNetwork, prefix: list[int]) -> float:
+    with torch.no_grad():
+        return network.all_prefixes(torch.tensor([prefix], dtype=torch.int64)).log_flow[0, -1].item()
+
+
+def test_child_flows_equal_each_child_alone(network: FlowNetwork, generator: torch.Generator) -> None:
+    outcomes = torch.randint(3, (5, 4), generator=generator)
+    before = outcomes.clone()
+    flows = child_flows(make_learner(network), outcomes, 0)
+    assert torch.equal(outcomes, before)
+    assert not flows.requires_grad  # targets, which must not be pulled towards what they judge
+    expected = [
+        [[flow_alone(network, [*row[:depth], token]) for token in range(3)] for depth in range(4)]
+        for row in outcomes.tolist()
+    ]
+    torch.testing.assert_close(flows, torch.tensor(expected, dtype=torch.float64), atol=1e-9, rtol=0)
+
+
+def test_paid_leaves_count_their_reward_and_unpaid_ones_the_network(network: FlowNetwork) -> None:
+    learner = make_learner(network)
+    learner.memory.pay(torch.tensor([[0, 1, 2, 1], [2, 2, 2, 2]]), lambda tokens: tokens.double()[:, 0] + 0.5)
+    flows = child_flows(learner, torch.tensor([[0, 1, 2, 0]]), step=10)
+    beta = 2.0  # halfway up the ramp
+    assert flows[0, 3, 1].item() == pytest.approx(beta * math.log(0.5), abs=1e-6)
+    for token in (0, 2):
+        assert flows[0, 3, token].item() == pytest.approx(flow_alone(network, [0, 1, 2, token]), abs=1e-9)

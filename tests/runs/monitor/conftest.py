@@ -1,0 +1,40 @@
+"""Courses of runs made up for the rules that read them."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from stochflow.config.schema import Config, resolve
+from stochflow.config.methods import method_settings
+
+Records = list[dict[str, Any]]
+MakeRecords = Callable[..., Records]
+NUM_STEPS = 100
+
+
+def config_of(method: str = "sgfn-kl", **settings: Any) -> Config:
+    """Settings of a run of a hundred steps."""
+    return resolve([method_settings(method), {"method": method, "budget": {"steps": NUM_STEPS}}, settings])
+
+
+@pytest.fixture
+def make_records() -> MakeRecords:
+    """Records of a hundred steps, judged after every fifth, with columns that are numbers or one number per step."""
+
+    def make(steps: int = NUM_STEPS, start: float | None = 0.6, **columns: float | Sequence[float] | None) -> Records:
+        records = []
+        for step in range(1, steps + 1):
+            now = {
+                name: column[step - 1] if isinstance(column, Sequence) else column for name, column in columns.items()
+            }
+            record = {"step": step, "trajectories": 64 * step, "oracle_calls": 60 * step, "seconds": 0.1 * step}
+            record |= {"batch_score": 0.5, "loss": 1.0} | {
+                name: value for name, value in now.items() if name in ("batch_score", "loss") or step % 5 == 0
+            }
+            if step == 1 and start is not None:
+                record["start_regret"] = start
+            records.append({name: value for name, value in record.items() if value is not None})
+        return records
+
+    return make

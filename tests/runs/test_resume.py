@@ -1,0 +1,287 @@
+"""A run that was stopped and continued cannot be told from one that was never disturbed."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import stochflow
+from stochflow.config.schema import parse_assignment
+from stochflow.experiments import launch
+from stochflow import api
+from stochflow.experiments import build as experiment
+from stochflow.core.errors import ConfigError, StochflowError
+from stochflow.config.methods import METHODS
+from stochflow.runs.directory import RunDirectory
+
+STEPS = 5
+# checkpoints at steps 2, 4 and 5: stopping at 3 loses a step that has to be made again
+TINY = (
+    "optimiser.batch_size=16",
+    "optimiser.updates=2",
+    "model.width=16",
+    "evaluation.num_samples=50",
+    "evaluation.every=0.5",
+    "checkpoint_every=0.4",
+)
+
+
+class PowerCutError(Exception):
+    """The machine stops between two steps."""
+
+
+def train(path: Path, method: str = "sgfn-db", **arguments: Any) -> stochflow.Run:
+    return stochflow.train(method=method, settings=TINY, out=path, **({"steps": STEPS} | arguments))
+
+
+def cut_after(step: int) -> experiment.Listener:
+    def listen(record: dict[str, float], progress: float) -> None:
+        if record["step"] == step:
+            raise PowerCutError
+
+    return listen
+
+
+def stop_after(path: Path, method: str, step: int) -> None:
+    """Train and ask to stop after a step, as Ctrl-C does."""
+    flags = {"method": method, "budget": {"steps": STEPS}}
+    config = launch.resolve_config([*map(parse_assignment, TINY), flags])
+    built = experiment.build(config)
+    directory = RunDirectory.create(path, config, overwrite=False)
+    experiment.run(built, directory, lambda record, progress: None, lambda: built.trainer.step >= step)
+
+
+def contents(path: Path) -> dict[str, Any]:
+    """All that a run leaves behind, without what the clock says."""
+    run = stochflow.load(path)
+    state = run.directory.load_checkpoint()
+    state["counters"][2] = 0.0
+    return {
+        "state": state,
+        "metrics": run.metrics.drop(columns="seconds").to_dict("list"),
+        "summary": run.summary.model_dump(exclude={"seconds"}),
+        "samples": (path / "samples.csv").read_text(encoding="utf-8"),
+        "config": run.config,
+        "files": sorted(str(file.relative_to(path)) for file in path.rglob("*")),
+    }
+
+
+def assert_same_run(found: Path, expected: Path) -> None:
+    left, right = contents(found), contents(expected)
+    assert left["state"].keys() == right["state"].keys()
+    for name, tensor in right["state"].items():
+        assert torch.equal(left["state"][name], tensor), name
+    for part in ("metrics", "summary", "samples", "config", "files"):
+        assert str(left[part]) == str(right[part])  # as text: NaN marks steps without an evaluation
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody disturbed; to be read, not changed."""
+    return train(tmp_path_factory.mktemp("finished") / "run").path
+
+
+@pytest.fixture
+def copy(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "copy"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_stopping_and_resuming_changes_nothing(method: str, tmp_path: Path) -> None:
+    train(tmp_path / "straight", method)
+
+    stop_after(tmp_path / "stopped", method, 1)
+    assert stochflow.load(tmp_path / "stopped").summary.status == "interrupted"
+    assert stochflow.load(tmp_path / "stopped").summary.steps == 1
+    made: list[float] = []
+    train(tmp_path / "stopped", method, resume=True, listen=lambda record, _: made.append(record["step"]))
+    assert made == [2, 3, 4, 5]  # asking to stop saves what is there; nothing is made twice
+    assert_same_run(tmp_path / "stopped", tmp_path / "straight")
+
+    with pytest.raises(PowerCutError):
+        train(tmp_path / "cut", method, listen=cut_after(3))
+    assert stochflow.load(tmp_path / "cut").metrics["step"].tolist() == [1, 2, 3]
+    made.clear()
+    train(tmp_path / "cut", method, resume=True, listen=lambda record, _: made.append(record["step"]))
+    assert made == [3, 4, 5]
+    assert_same_run(tmp_path / "cut", tmp_path / "straight")
+
+
+def test_resuming_needs_no_settings(finished: Path, tmp_path: Path) -> None:
+    stop_after(tmp_path / "stopped", "sgfn-db", 2)
+    stochflow.train(out=tmp_path / "stopped", resume=True)
+    assert_same_run(tmp_path / "stopped", finished)
+
+
+def test_a_power_cut_before_the_first_step_can_be_resumed(finished: Path, tmp_path: Path) -> None:
+    with pytest.raises(PowerCutError):
+        train(tmp_path / "cut", listen=cut_after(1))
+    train(tmp_path / "cut", resume=True)
+    assert_same_run(tmp_path / "cut", finished)
+
+
+def test_a_damaged_checkpoint_costs_steps_but_not_the_result(finished: Path, copy: Path) -> None:
+    newest = max((copy / "checkpoint").glob("*.safetensors"))
+    data = bytearray(newest.read_bytes())
+    data[len(data) // 2] ^= 1
+    newest.write_bytes(bytes(data))
+    with pytest.warns(UserWarning, match="damaged .*going on from step-000000004"):
+        stochflow.train(out=copy, resume=True)
+    assert_same_run(copy, finished)
+
+
+def test_resuming_a_finished_run_changes_nothing(finished: Path, copy: Path) -> None:
+    stochflow.train(out=copy, resume=True)
+    assert_same_run(copy, finished)
+
+
+def test_a_larger_budget_goes_on_where_the_run_ended(copy: Path) -> None:
+    before = stochflow.load(copy).metrics
+    run = stochflow.train(out=copy, resume=True, steps=STEPS + 2)
+    assert run.metrics["step"].tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert run.metrics["loss"].tolist()[:STEPS] == before["loss"].tolist()
+    assert (run.summary.status, run.summary.steps) == ("finished", STEPS + 2)
+    assert run.config.budget.steps == STEPS + 2
+
+
+def test_a_budget_of_another_kind_replaces_the_old_one(copy: Path) -> None:
+    run = stochflow.train(out=copy, resume=True, trajectories=16 * STEPS + 1)
+    assert run.config.budget.model_dump(exclude_none=True) == {"trajectories": 16 * STEPS + 1}
+    assert run.summary.trajectories == 16 * STEPS + 1
+
+
+def test_a_smaller_budget_takes_no_step_back(copy: Path) -> None:
+    run = stochflow.train(out=copy, resume=True, steps=2)
+    assert (run.summary.status, run.summary.steps) == ("finished", STEPS)
+    assert run.metrics["step"].tolist() == [1, 2, 3, 4, 5]
+
+
+def test_how_a_run_is_watched_may_change(copy: Path) -> None:
+    run = stochflow.train(out=copy, resume=True, settings=("evaluation.num_samples=7", "checkpoint_every=1"))
+    assert len((copy / "samples.csv").read_text(encoding="utf-8").splitlines()) == 8
+    assert run.config.evaluation.num_samples == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"noise": 0.5}, "channel"),
+        ({"noise": "none"}, "channel"),
+        ({"method": "sgfn-kl"}, "method"),
+        ({"seed": 1}, "seed"),
+        ({"settings": ("model.width=32",)}, "model"),
+        ({"settings": ("optimiser.batch_size=32",)}, "optimiser"),
+        ({"config": {"reward": {"beta": 4}}}, "reward"),
+    ],
+)
+def test_a_run_cannot_be_resumed_as_another_one(arguments: dict[str, Any], named: str, copy: Path) -> None:
+    before = snapshot(copy)
+    with pytest.raises(ConfigError, match=f"was started with another '{named}'; resume it without that setting"):
+        stochflow.train(out=copy, resume=True, **arguments)
+    assert snapshot(copy) == before
+
+
+@pytest.mark.parametrize("damage", ["config.yaml", "checkpoint", "everything"])
+def test_an_incomplete_run_is_refused_and_left_alone(damage: str, copy: Path) -> None:
+    if damage == "config.yaml":
+        (copy / damage).unlink()
+    else:
+        shutil.rmtree(copy / "checkpoint")
+    if damage == "everything":
+        shutil.rmtree(copy)
+    before = snapshot(copy)
+    with pytest.raises(StochflowError, match=r"(train|give|start)"):
+        stochflow.train(out=copy, resume=True)
+    assert snapshot(copy) == before
+
+
+def test_a_checkpoint_of_another_config_is_refused(copy: Path) -> None:
+    config = copy / "config.yaml"
+    changed = config.read_text(encoding="utf-8").replace("width: 16", "width: 8")
+    config.write_text(changed, encoding="utf-8")
+    with pytest.raises(StochflowError, match=r"config\.yaml in .* is not as it was written; restore it, or remove"):
+        stochflow.train(out=copy, resume=True)
+    config.write_text(changed.split("\n", maxsplit=1)[1], encoding="utf-8")  # without the line that vouches for it
+    with pytest.raises(StochflowError, match=r"does not fit its config\.yaml; restore the config or train again"):
+        stochflow.train(out=copy, resume=True)
+
+
+def test_resume_and_overwrite_exclude_each_other(copy: Path) -> None:
+    before = snapshot(copy)
+    with pytest.raises(ConfigError, match="give one of them"):
+        stochflow.train(out=copy, resume=True, overwrite=True)
+    assert snapshot(copy) == before
+
+
+# the command line in a process of its own, which sends itself a signal after the third step
+SIGNALLED = """
+import os, signal, sys
+from stochflow import api, cli
+
+numbers = [signal.Signals[name] for name in sys.argv.pop(1).split(",")]
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background may have switched it off
+train = api.train
+
+def signalled(*arguments, listen, **options):
+    def listen_and_signal(record, progress):
+        listen(record, progress)
+        if record["step"] == 3:
+            for number in numbers:
+                os.kill(os.getpid(), number)
+    return train(*arguments, listen=listen_and_signal, **options)
+
+api.train = signalled
+cli.main()
+"""
+
+
+def run_signalled(path: Path, signals: str) -> subprocess.CompletedProcess[str]:
+    settings = [part for text in TINY for part in ("--set", text)]
+    command = [sys.executable, "-c", SIGNALLED, signals, "train", "--method", "sgfn-db", "--steps", str(STEPS)]
+    return subprocess.run(
+        [*command, *settings, "--out", str(path)], capture_output=True, text=True, timeout=100, check=False
+    )
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGHUP,SIGHUP"])
+def test_asking_to_stop_ends_cleanly_with_everything_written(name: str, finished: Path, tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    process = run_signalled(path, name)
+    assert process.returncode == 0, process.stderr
+    assert "Traceback" not in process.stderr
+    assert f"--resume --out {path}" in process.stderr.replace("\n", "")
+    run = stochflow.load(path)
+    assert (run.summary.status, run.summary.steps) == ("interrupted", 3)
+    assert run.metrics["step"].tolist() == [1, 2, 3]
+    assert len((path / "samples.csv").read_text(encoding="utf-8").splitlines()) == 51
+    assert run.evaluate() == run.summary
+    train(path, resume=True)
+    assert_same_run(path, finished)
+
+
+def test_a_second_ctrl_c_stops_at_once_and_the_run_can_be_resumed(finished: Path, tmp_path: Path) -> None:
+    process = run_signalled(tmp_path / "run", "SIGINT,SIGINT")
+    assert process.returncode == 130
+    assert process.stderr.splitlines()[-1] == "Error: interrupted"
+    assert "Traceback" not in process.stderr
+    train(tmp_path / "run", resume=True)
+    assert_same_run(tmp_path / "run", finished)
+
+
+def test_a_killed_process_loses_nothing_that_a_resume_cannot_make_again(finished: Path, tmp_path: Path) -> None:
+    process = run_signalled(tmp_path / "run", "SIGKILL")
+    assert process.returncode == -signal.SIGKILL
+    kept = ["checkpoint", "config.yaml", "metrics.jsonl", "versions.json"]
+    assert sorted(os.listdir(tmp_path / "run")) == [".lock", *kept]
+    train(tmp_path / "run", resume=True)
+    assert_same_run(tmp_path / "run", finished)

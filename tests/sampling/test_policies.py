@@ -1,0 +1,123 @@
+"""What can be judged: exact distributions of policies that look and of policies that do not."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from stochflow.environments import channels
+from stochflow.environments.sequences.task import Alphabet, Reward, Task
+from stochflow.evaluation.summary import Truth, draw, dynamics_metrics
+from stochflow.models.dynamics.tabular import KnownDynamics
+from stochflow.models.flow_network import FlowNetwork
+from stochflow.sampling.policies import NetworkPolicy, OpenLoopPolicy
+from stochflow.truth.prefix_tree import kl_to_target
+
+SKEWED = torch.tensor([[0.8, 0.15, 0.05], [0.3, 0.6, 0.1], [0.0, 0.2, 0.8]], dtype=torch.float64)
+CHANNELS = {
+    "none": channels.noiseless(3),
+    "slip": channels.uniform_slip(3, 0.4),
+    "positional": channels.positional(torch.stack([SKEWED, SKEWED.flip(0, 1), torch.eye(3, dtype=torch.float64)])),
+}
+KEPT = torch.tensor([[0, 1, 2], [2, 2, 1], [0, 1, 2], [1, 0, 0], [2, 2, 2], [0, 1, 2]])
+WORDS = torch.cartesian_prod(*[torch.arange(3)] * 3)
+REWARD = Reward(beta=2.0, floor=1e-6, ramp=0.0)
+
+
+class Sums(Task):
+    """The score of a sequence is one more than the sum of its letters."""
+
+    name = "sums"
+    alphabet = Alphabet("ABC")
+    mode_threshold = 5.0
+    description = "adds letters"
+
+    def __init__(self, length: int = 3) -> None:
+        self.length = length
+
+    def score(self, tokens: Tensor) -> Tensor:
+        return tokens.sum(dim=-1).double() + 1.0
+
+
+def by_definition(name: str) -> Tensor:
+    """P(x) = mean over the list of Π_t P_t(x_t|y_t), [27]."""
+    channel = CHANNELS[name]
+    return torch.stack(
+        [torch.stack([channel.matrix(t)[KEPT[:, t], word[t]] for t in range(3)]).prod(dim=0).mean() for word in WORDS]
+    )
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_the_distribution_of_a_list_is_pushed_through_the_channel(name: str) -> None:
+    policy, expected = OpenLoopPolicy(KEPT, 3), by_definition(name)
+    found = policy.terminal_log_probs(CHANNELS[name])
+    torch.testing.assert_close(found.exp(), expected, atol=1e-15, rtol=1e-12)
+    reachable = expected > 0
+    torch.testing.assert_close(policy.log_probs(WORDS[reachable], CHANNELS[name]), expected[reachable].log())
+
+
+@pytest.mark.parametrize("name", CHANNELS)
+def test_a_list_is_drawn_as_its_exact_distribution_says(name: str, generator: torch.Generator) -> None:
+    num = 20_000
+    sampled = draw(OpenLoopPolicy(KEPT, 3), Sums(), CHANNELS[name], num, generator)
+    codes = (sampled.walk.outcomes * torch.tensor([9, 3, 1])).sum(dim=-1)
+    probs = by_definition(name)
+    five_sigma = 5.0 * (probs * (1.0 - probs) / num).sqrt()
+    assert bool(((codes.bincount(minlength=27) / num - probs).abs() <= five_sigma + 1e-12).all())
+    torch.testing.assert_close(sampled.log_probs, probs.log()[codes])
+
+
+def test_a_list_is_intended_to_the_end_whatever_comes(generator: torch.Generator) -> None:
+    walk = draw(OpenLoopPolicy(KEPT, 3), Sums(), CHANNELS["slip"], 500, generator).walk
+    assert {tuple(row) for row in walk.intentions.tolist()} == {tuple(row) for row in KEPT.tolist()}
+    assert not torch.equal(walk.intentions, walk.outcomes)
+    intended = OpenLoopPolicy(KEPT, 3).intended(walk)
+    assert torch.equal(intended.argmax(dim=-1), walk.intentions)
+    assert torch.equal(intended.sum(dim=-1), torch.ones(500, 3, dtype=torch.float64))
+
+
+def test_one_design_without_noise_has_a_finite_divergence() -> None:
+    truth = Truth(Sums(), CHANNELS["none"], REWARD)
+    verdict = truth.judge(OpenLoopPolicy(torch.tensor([[2, 2, 2]]), 3))
+    assert verdict["kl"] == pytest.approx(truth.attainable.log_z - 2.0 * math.log(7.0))
+    assert verdict["mean_score"] == pytest.approx(7.0)
+
+
+def test_a_list_of_long_sequences_can_be_drawn_and_weighed(generator: torch.Generator) -> None:
+    task = Sums(40)
+    assert not task.enumerable
+    kept = torch.randint(3, (7, 40), generator=generator)
+    sampled = draw(OpenLoopPolicy(kept, 3), task, CHANNELS["slip"], 30, generator)
+    matrix = CHANNELS["slip"].matrix(0)
+    for outcomes, log_prob in zip(sampled.walk.outcomes, sampled.log_probs, strict=True):
+        expected = (matrix[kept, outcomes].log().sum(dim=-1)).logsumexp(dim=0) - math.log(7)
+        assert log_prob.item() == pytest.approx(expected.item())
+
+
+def test_many_designs_are_weighed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = OpenLoopPolicy(KEPT, 3)
+    whole = policy.log_probs(WORDS, CHANNELS["slip"])
+    monkeypatch.setattr("stochflow.sampling.policies._BLOCK", 10)
+    torch.testing.assert_close(policy.log_probs(WORDS, CHANNELS["slip"]), whole)
+
+
+def test_a_network_and_its_policy_are_judged_alike(generator: torch.Generator) -> None:
+    network = FlowNetwork(3, 3, (1, 2), 16, 1)
+    network.initialise(generator)
+    with torch.no_grad():
+        network.policy_head.weight.normal_(generator=generator)
+    truth, policy = Truth(Sums(), CHANNELS["positional"], REWARD), NetworkPolicy(network)
+    assert truth.judge(policy) == truth.judge(network)
+    log_probs = policy.terminal_log_probs(CHANNELS["positional"])
+    torch.testing.assert_close(policy.log_probs(WORDS, CHANNELS["positional"]), log_probs, atol=1e-5, rtol=0)
+    assert kl_to_target(log_probs, truth.log_rewards) == truth.judge(network)["kl"]
+
+
+def test_the_true_channel_is_at_the_floor_for_a_list_too(generator: torch.Generator) -> None:
+    channel, policy = CHANNELS["positional"], OpenLoopPolicy(KEPT, 3)
+    walk = draw(policy, Sums(), channel, 400, generator).walk
+    found = dynamics_metrics(policy, KnownDynamics(channel, 3), channel, walk)
+    assert found["dynamics_ce"] == pytest.approx(found["dynamics_ce_floor"], abs=1e-5)
+    entropies = torch.gather(channel.entropies(), 1, walk.intentions.T).mean()
+    assert found["dynamics_ce_floor"] == pytest.approx(entropies.item())
