@@ -14,7 +14,8 @@ from unittest import mock
 
 from stochflow.config.methods import method_settings
 from stochflow.config.schema import resolve
-from stochflow.experiments.build import build, torch_threads
+from stochflow.experiments.build import build
+from stochflow.experiments.torch_settings import torch_threads
 from stochflow.training import dynamics_fitter
 from stochflow.training import optimizer as descent
 from stochflow.training.optimizer import Descent

@@ -18,10 +18,9 @@ import torch
 from benchmarks.sweep import RESULTS, publish
 from stochflow.config.schema import Config
 from stochflow.environments.channels import uniform_slip
-from stochflow.environments.registry import Reward
+from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.tfbind8 import TFBind8, task_name
-from stochflow.evaluation.summary import Truth
-from stochflow.experiments.build import Experiment, build
+from stochflow.experiments.build import build
 from stochflow.experiments.conditional import (
     ConditionalSampler,
     ConditionalSettings,
@@ -31,7 +30,9 @@ from stochflow.experiments.conditional import (
     fine_tuning,
     train_conditional,
 )
+from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.launch import resolve_config
+from stochflow.truth.truth import Truth
 
 CHANNEL, REWARD = uniform_slip(4, 0.25), Reward(beta=3.0, floor=1e-6, ramp=0.0)
 SETTINGS = ConditionalSettings()

@@ -6,8 +6,9 @@ python -m benchmarks.quick
 import time
 
 from stochflow.config.methods import METHODS
-from stochflow.experiments.build import build, torch_threads
+from stochflow.experiments.build import build
 from stochflow.experiments.launch import resolve_config
+from stochflow.experiments.torch_settings import torch_threads
 
 TRAJECTORIES = 4096
 

@@ -27,8 +27,9 @@ from benchmarks import sleeping_oracle
 from benchmarks.sweep import RESULTS
 from stochflow.config.schema import Config, OracleConfig
 from stochflow.environments.sequences.oracles.task import OracleTask
-from stochflow.experiments.build import build, torch_threads
+from stochflow.experiments.build import build
 from stochflow.experiments.launch import resolve_config
+from stochflow.experiments.torch_settings import torch_threads
 from stochflow.models.kmer_body import MAX_BUCKETS, num_rows
 from stochflow.models.kmers import suitable_kmers
 

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from stochflow.config.methods import METHODS
-from stochflow.experiments.build import build, torch_threads
+from stochflow.experiments.build import build
 from stochflow.experiments.launch import resolve_config
+from stochflow.experiments.torch_settings import torch_threads
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.objectives.planned_kl import PlannedKL
 from stochflow.training.trainer import Trainer

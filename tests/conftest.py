@@ -8,7 +8,7 @@ import torch
 from hypothesis import settings
 from torch import Tensor
 
-from stochflow.environments.sequences.task import Reward
+from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.tfbind8 import TFBind8
 from tests.fuzz import counts
 

@@ -28,8 +28,8 @@ from benchmarks.peers.settings import (
     WORD_BITS,
 )
 from stochflow.environments.graphs.hypergrid import hypergrid
+from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.bits import BitSequences
-from stochflow.environments.sequences.task import Reward
 from stochflow.environments.sequences.tfbind8 import TFBind8
 
 FOLDER = ROOT / "benchmarks" / "results"

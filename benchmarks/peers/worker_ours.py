@@ -4,9 +4,11 @@ import argparse
 
 from benchmarks.peers.clock import Stopwatch, say
 from benchmarks.peers.settings import CHECKPOINTS, CURVES, GROUNDS, REFERENCE_CURVES, step_settings
-from stochflow.experiments.build import Experiment, build, torch_threads
-from stochflow.experiments.graph_build import GraphExperiment, build_graph_experiment
+from stochflow.experiments.build import build
+from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.launch import resolve_config
+from stochflow.experiments.torch_settings import torch_threads
+from stochflow.models.flow_network import FlowNetwork
 
 
 def main() -> None:
@@ -21,20 +23,17 @@ def main() -> None:
     if given.curve is None:
         config = resolve_config([{**step_settings(given.batch, given.ground), "seed": given.seed}])
         with torch_threads(1):
-            time_steps(
-                build_graph_experiment(config) if given.ground == "hypergrid" else build(config),
-                given.iterations,
-                given.warm_up,
-            )
+            time_steps(build(config), given.iterations, given.warm_up)
         return
     experiment = build(resolve_config([{**CURVES[given.curve], "seed": given.seed}]))
     # the reference evaluates every prefix of every episode, and once more for the loss
+    assert isinstance(experiment.network, FlowNetwork)
     experiment.network.fused = given.curve not in REFERENCE_CURVES
     with torch_threads(1):
         draw_curve(experiment)
 
 
-def time_steps(experiment: Experiment | GraphExperiment, iterations: int, warm_up: int) -> None:
+def time_steps(experiment: Experiment, iterations: int, warm_up: int) -> None:
     take_steps(experiment, warm_up)
     watch = Stopwatch()
     with watch:
@@ -43,7 +42,7 @@ def time_steps(experiment: Experiment | GraphExperiment, iterations: int, warm_u
 
 
 def draw_curve(experiment: Experiment) -> None:
-    """Train to the end of the budget; judge at equal shares of it, outside the clock."""
+    """Train to the end of the budget; evaluate at equal shares of it, outside the clock."""
     watch, trainer = Stopwatch(), experiment.trainer
     for checkpoint in range(1, CHECKPOINTS + 1):
         if trainer.progress >= checkpoint / CHECKPOINTS:
@@ -51,7 +50,7 @@ def draw_curve(experiment: Experiment) -> None:
         with watch:
             while trainer.progress < checkpoint / CHECKPOINTS:
                 trainer.train_step()
-        figures = experiment.judge()
+        figures = experiment.evaluate()
         say(
             iterations=trainer.step,
             trajectories=trainer.trajectories,
@@ -61,12 +60,12 @@ def draw_curve(experiment: Experiment) -> None:
         )
 
 
-def take_steps(experiment: Experiment | GraphExperiment, num: int) -> None:
+def take_steps(experiment: Experiment, num: int) -> None:
     for _ in range(num):
         experiment.trainer.train_step()
 
 
-def count(experiment: Experiment | GraphExperiment) -> int:
+def count(experiment: Experiment) -> int:
     """Weights that training moves."""
     modules = [part for name, part in experiment.trainer.modules().items() if name != "dynamics"]
     return sum(weight.numel() for module in modules for weight in module.parameters() if weight.requires_grad)

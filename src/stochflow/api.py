@@ -12,27 +12,24 @@ from stochflow.config.schema import Config, merge, parse_assignment, read_yaml, 
 from stochflow.core.errors import ConfigError
 from stochflow.core.ram import require
 from stochflow.core.random import Generators
+from stochflow.environments.base import Environment
 from stochflow.environments.channel_factory import parse_noise
-from stochflow.environments.factory import (
-    configured_channel,
-    configured_task,
-)
-from stochflow.environments.graphs import configured_graph, is_graph
-from stochflow.environments.registry import TABLE_TASK, Reward
+from stochflow.environments.factory import with_channel
+from stochflow.environments.registry import TABLE_TASK
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.oracles.task import PREFIX, Named, named_task
-from stochflow.evaluation.graph_truth import GraphTruth
-from stochflow.evaluation.summary import Summary, Truth, draw, samples_frame
-from stochflow.experiments import build as experiments
+from stochflow.evaluation.summary import Summary
 from stochflow.experiments.build import restore
-from stochflow.experiments.graph_build import (
-    GraphExperiment,
-    restore_graph_experiment,
-)
-from stochflow.experiments.launch import LaunchOptions, launch, resolve_config
+from stochflow.experiments.experiment import Experiment, summarise
+from stochflow.experiments.launch import LaunchOptions, launch, prepare
+from stochflow.experiments.run import Listener
+from stochflow.experiments.torch_settings import computing
 from stochflow.reports.diagnosis import Diagnosis, diagnose
 from stochflow.reports.page import write_report
 from stochflow.runs.directory import RunDirectory, recover
 from stochflow.truth.prefix_tree import infeasible_share
+from stochflow.truth.truth import truth_of
 
 Settings = Mapping[str, Any]
 Function = Callable[[list[str]], Any]
@@ -52,8 +49,7 @@ class Run:
         self._oracle = None if oracle is None else named_task(oracle)[1]
         self.directory = RunDirectory.open(Path(path))
         self.path = self.directory.path
-        self._experiment: experiments.Experiment | None = None
-        self._graph_experiment: GraphExperiment | None = None
+        self._experiment: Experiment | None = None
 
     @property
     def config(self) -> Config:
@@ -90,20 +86,15 @@ class Run:
         if n < 1:
             raise ConfigError(f"cannot draw {n} designs; give a number of at least 1")
         require({f"{n:,} designs": float(n) * _BYTES_PER_DESIGN}, "draw fewer at a time, each time with another seed")
-        if is_graph(self.config.task):
-            return self._objects(n, unique, noise, seed)
         experiment = self.experiment()
-        config = experiment.config
-        channel = experiment.channel if noise is None else _channel(config, noise)
-        reward = experiment.trainer.learner.reward
+        config, environment = experiment.config, self._environment(noise)
         generator = Generators(config.seed if seed is None else seed)["evaluation"]
-
-        def draws(num: int) -> pd.DataFrame:
-            sampled = draw(experiment.policy, experiment.task, channel, num, generator, score_samples)
-            return samples_frame(sampled, experiment.task, reward)
-
-        with experiments.computing(config), contextlib.closing(experiment.task):
-            return _drawn(draws, n, "sequence" if unique else None)
+        with computing(config), contextlib.closing(environment):
+            return _drawn(
+                lambda num: experiment.samples(num, generator, environment, score_samples),
+                n,
+                environment.object_column if unique else None,
+            )
 
     def evaluate(self, *, noise: float | str | None = None, score_samples: bool = False) -> Summary:
         """Every metric again from the checkpoint, under the training channel or another.
@@ -111,35 +102,25 @@ class Run:
         Args:
             score_samples: ask the oracle for scores that were never paid for.
         """
-        if is_graph(self.config.task):
-            graph_experiment = self.graph_experiment(noise)
-            with experiments.computing(graph_experiment.config):
-                return graph_experiment.conclude()[0]
-        experiment = self.experiment()
-        channel = None if noise is None else _channel(experiment.config, noise)
-        with experiments.computing(experiment.config), contextlib.closing(experiment.task):
-            return experiments.summarise(experiment, channel, score_samples)[0]
+        experiment, environment = self.experiment(), None if noise is None else self._environment(noise)
+        with computing(experiment.config), contextlib.closing(experiment):
+            return summarise(experiment, environment, score_samples)[0]
 
-    def experiment(self) -> experiments.Experiment:
+    def experiment(self) -> Experiment:
         """The parts of the run as its newest checkpoint left them."""
         if self._experiment is None:
-            self._experiment = restore(self.directory, self.config, self._oracle)
+            self._experiment = restore(self.directory, self.config, function=self._oracle)
         return self._experiment
 
-    def graph_experiment(self, noise: float | str | None = None) -> GraphExperiment:
-        """The same for a run on a graph, perhaps with other noise."""
-        if self._graph_experiment is None:
-            self._graph_experiment = restore_graph_experiment(self.directory, self.config)
+    def _environment(self, noise: float | str | None) -> Environment:
+        """What the run was trained in, perhaps with other noise."""
+        experiment = self.experiment()
         if noise is None:
-            return self._graph_experiment
-        return self._graph_experiment.under(resolve([{"channel": _whole_channel(noise)}]).channel)
-
-    def _objects(self, n: int, unique: bool, noise: float | str | None, seed: int | None) -> pd.DataFrame:
-        """Objects of a graph; see `sample`."""
-        experiment = self.graph_experiment(noise)
-        generator = Generators(experiment.config.seed if seed is None else seed)["evaluation"]
-        with experiments.computing(experiment.config):
-            return _drawn(lambda num: experiment.samples(num, generator), n, "object" if unique else None)
+            return experiment.environment
+        channel = experiment.config.channel
+        edits = {"deletion": channel.deletion, "duplication": channel.duplication}
+        settings = resolve([{"channel": edits | _whole_channel(noise)}]).channel
+        return with_channel(experiment.environment, experiment.config, settings)
 
 
 def train(
@@ -177,7 +158,7 @@ def train(
     overwrite: bool = False,
     track: Sequence[str] = (),
     profile: bool = False,
-    listen: experiments.Listener | None = None,
+    listen: Listener | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Run:
     """Train a sampler and return its run. Defaults: tfbind8, sgfn-kl, noise 0.25, seed 0, 32,000 trajectories.
@@ -315,22 +296,18 @@ def exact(
     flags["constraints"] = dict(constraints or {})
     flags["reward"] = {name: value for name, value in {"beta": beta, "floor": floor}.items() if value is not None}
     flags = merge(flags, _length_flags(variable_length, min_length, max_length, deletion, duplication))
-    config = resolve_config([*layers, flags])
-    the_reward = Reward(**config.reward.model_dump())
-    terms = {"beta": config.reward.beta, "floor": config.reward.floor}
-    if is_graph(config.task):
-        graph = configured_graph(config)
-        return {"task": graph.name, "noise": graph.noise, **terms, **GraphTruth(graph, the_reward).optimum()}
-    the_task = configured_task(config)
-    if not the_task.enumerable:
+    configured = prepare([*layers, flags])
+    config, environment = configured.config, configured.environment
+    truth = truth_of(environment, Reward(**config.reward.model_dump()))
+    if truth is None:
         raise ConfigError(
-            f"task '{the_task.name}' is too large to enumerate, so its optimum cannot be computed; train it instead"
+            f"task '{environment.name}' is too large to enumerate, so its optimum cannot be computed; train it instead"
         )
-    channel = configured_channel(config.channel, the_task)
-    truth = Truth(the_task, channel, the_reward)
-    result: dict[str, Any] = {"task": the_task.name, "noise": channel.noise, **terms, **truth.optimum()}
-    if channel.slip is not None:
-        result["infeasible_share"] = infeasible_share(truth.log_rewards, channel.slip, the_task.num_tokens)
+    terms = {"beta": config.reward.beta, "floor": config.reward.floor}
+    result: dict[str, Any] = {**environment.describe(), **terms, **truth.optimum()}
+    if isinstance(environment, SequenceEnvironment) and environment.channel.slip is not None:
+        slip, num_tokens = environment.channel.slip, environment.num_actions
+        result["infeasible_share"] = infeasible_share(truth.log_rewards, slip, num_tokens)
     return result
 
 
@@ -429,10 +406,3 @@ def _config_layer(config: str | Path | Settings | None) -> dict[str, Any]:
     if config is None:
         return {}
     return dict(config) if isinstance(config, Mapping) else read_yaml(Path(config))
-
-
-def _channel(config: Config, noise: float | str) -> Any:
-    task = configured_task(config)
-    edits = {"deletion": config.channel.deletion, "duplication": config.channel.duplication}
-    settings = resolve([{"channel": edits | _whole_channel(noise)}]).channel
-    return configured_channel(settings, task)

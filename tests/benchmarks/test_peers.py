@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from stochflow.experiments.graph_build import build_graph_experiment
 
 from benchmarks.peers import results, tables
 from benchmarks.peers.__main__ import tell
@@ -24,11 +25,10 @@ from benchmarks.peers.settings import (
     step_settings,
 )
 from benchmarks.peers.worker_ours import count, draw_curve, time_steps
+from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.bits import BitSequences
-from stochflow.environments.sequences.task import Reward
 from stochflow.environments.sequences.tfbind8 import TFBind8
 from stochflow.experiments.build import build
-from stochflow.experiments.graph_build import build_graph_experiment
 from stochflow.experiments.launch import resolve_config
 
 

@@ -20,8 +20,9 @@ from stochflow.evaluation.schedule import (
     sequence_space,
     training_seconds,
 )
-from stochflow.experiments.build import build, torch_threads
+from stochflow.experiments.build import build
 from stochflow.experiments.launch import resolve_config
+from stochflow.experiments.torch_settings import torch_threads
 from stochflow.truth.prefix_tree import policy_log_marginals
 
 TFBIND8 = sequence_space(4, 8)

@@ -11,11 +11,14 @@ from torch import Tensor
 from stochflow.config.schema import EvaluationConfig
 from stochflow.environments import channels
 from stochflow.environments.channels import Channel
-from stochflow.environments.sequences.task import Alphabet, Reward, Task
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.environments.sequences.tfbind8 import TFBind8
-from stochflow.evaluation.summary import Sampled, Summary, Truth, design_metrics, draw, dynamics_metrics, samples_frame
+from stochflow.evaluation.samples import Sampled, design_metrics, draw, dynamics_metrics, samples_frame
+from stochflow.evaluation.summary import Summary
 from stochflow.models.dynamics.tabular import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
+from stochflow.truth.truth import Truth
 
 REQUIRED_KEYS = [
     *("task", "method", "noise", "beta", "seed", "steps", "trajectories", "oracle_calls"),

@@ -10,7 +10,7 @@ from torch.nn import functional
 from stochflow.models.conditioning import Conditioner
 from stochflow.models.dynamics.tabular import DynamicsModel
 from stochflow.models.flow_network import FlowNetwork, Heads
-from stochflow.sampling.rollout import NetworkSampler
+from stochflow.models.prefix_sampler import NetworkSampler
 
 NUM_TOKENS, LENGTH, WIDTH, CONTEXT = 3, 4, 8, 5
 

@@ -14,7 +14,7 @@ from stochflow.config.schema import ObjectiveConfig, resolve
 from stochflow.core.logspace import log_marginal, safe_log
 from stochflow.core.random import Generators
 from stochflow.environments.channels import noiseless, uniform_slip
-from stochflow.environments.sequences.task import Reward
+from stochflow.environments.rewards import Reward
 from stochflow.models.dynamics.tabular import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import Heads
 from stochflow.objectives.base import Learner

@@ -17,7 +17,7 @@ from stochflow.config.methods import METHODS
 from stochflow.core.logspace import log_marginal
 from stochflow.core.random import Generators
 from stochflow.environments.channels import Channel, confusion, noiseless, uniform_slip
-from stochflow.environments.sequences.task import Reward
+from stochflow.environments.rewards import Reward
 from stochflow.experiments.build import make_objective
 from stochflow.experiments.launch import resolve_config
 from stochflow.models.dynamics.tabular import DynamicsModel, KnownDynamics

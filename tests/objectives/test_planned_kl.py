@@ -12,14 +12,15 @@ from torch import Tensor
 from stochflow.config.schema import resolve
 from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences.task import Alphabet, Task
-from stochflow.experiments.build import Experiment, build
+from stochflow.experiments.build import build
+from stochflow.experiments.experiment import Experiment
 from stochflow.models.engine.prefix_evaluation import WrittenLoss
 from stochflow.models.flow_network import FlowNetwork
+from stochflow.models.prefix_sampler import NetworkSampler
 from stochflow.objectives.entropy import entropy_terms
 from stochflow.objectives.planned_kl import PlannedKL, PlanSampler
 from stochflow.objectives.planning.plan_states import PlannedStates, draw_states
 from stochflow.sampling.prefix_trie import PrefixTrie
-from stochflow.sampling.rollout import NetworkSampler
 from stochflow.training.optimizer import require_finite
 
 SCORES = torch.rand(27, dtype=torch.float64, generator=torch.Generator().manual_seed(5))

@@ -8,7 +8,7 @@ import torch
 from stochflow.config.schema import resolve
 from stochflow.core.random import Generators
 from stochflow.environments.channels import uniform_slip
-from stochflow.environments.sequences.task import Reward
+from stochflow.environments.rewards import Reward
 from stochflow.models.dynamics.tabular import KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.objectives.base import Learner

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from stochflow.sampling.graph_rollout import objects_of, walk
 from torch import Tensor
 
 from stochflow.core.random import Generators
+from stochflow.environments.graphs.environment import longest, nodes_on
 from stochflow.environments.graphs.hypergrid import hypergrid
 from stochflow.models.graph_network import GraphNetwork
-from stochflow.sampling.graph_rollout import longest, nodes_on, objects_of, walk
 from stochflow.sampling.rollout import Exploration
 
 GRID = hypergrid("3,4", slip=0.25)
@@ -33,7 +34,7 @@ def test_rows_that_are_asked_for_give_the_episodes_of_the_table(num: int, explor
 
 def test_a_world_that_obeys_draws_nothing() -> None:
     still, slipping = hypergrid("3,4", slip=0.0), GRID
-    assert (still.obedient, slipping.obedient) == (True, False)
+    assert (still.noiseless, slipping.noiseless) == (True, False)
     generators = Generators(0)
     before = generators["channel"].get_state()
     made = walk(still, network().policy_table(), 16, generators)

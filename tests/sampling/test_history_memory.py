@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from stochflow.environments.sequences.task import Reward
+from stochflow.environments.rewards import Reward
 from stochflow.sampling.history_memory import HistoryMemory
 
 

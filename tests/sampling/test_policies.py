@@ -7,12 +7,14 @@ import torch
 from torch import Tensor
 
 from stochflow.environments import channels
-from stochflow.environments.sequences.task import Alphabet, Reward, Task
-from stochflow.evaluation.summary import Truth, draw, dynamics_metrics
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.task import Alphabet, Task
+from stochflow.evaluation.samples import draw, dynamics_metrics
 from stochflow.models.dynamics.tabular import KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.sampling.policies import NetworkPolicy, OpenLoopPolicy
 from stochflow.truth.prefix_tree import kl_to_target
+from stochflow.truth.truth import Truth
 
 SKEWED = torch.tensor([[0.8, 0.15, 0.05], [0.3, 0.6, 0.1], [0.0, 0.2, 0.8]], dtype=torch.float64)
 CHANNELS = {

@@ -13,9 +13,12 @@ from stochflow.core.random import Generators
 from stochflow.environments.channels import Channel, confusion, noiseless, positional_slip, uniform_slip
 from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences.task import Alphabet, Task
-from stochflow.experiments.build import build, summarise
+from stochflow.experiments.build import build
+from stochflow.experiments.experiment import summarise
+from stochflow.models.base import Array
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.sampling.rollout import Array, Exploration, NetworkSampler, Walk, rollout
+from stochflow.models.prefix_sampler import NetworkSampler
+from stochflow.sampling.rollout import Exploration, Walk, rollout
 from stochflow.truth.prefix_tree import policy_log_marginals, terminal_log_probs
 
 NUM_TOKENS, LENGTH = 3, 3

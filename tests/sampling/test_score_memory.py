@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from stochflow.core.errors import OracleError
-from stochflow.environments.sequences.task import Reward
+from stochflow.environments.rewards import Reward
 from stochflow.sampling.score_memory import ScoreMemory, checked_scores
 
 NUM_TOKENS, LENGTH = 3, 3

@@ -11,7 +11,8 @@ import torch
 import stochflow
 from stochflow.config.methods import METHODS
 from stochflow.core.errors import ConfigError, DataError, OracleError
-from stochflow.environments.sequences.task import MAX_SCORE, Reward
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.task import MAX_SCORE
 from stochflow.objectives.planning.reward_model import RewardModel
 from stochflow.sampling.score_memory import ScoreMemory, checked_scores
 

@@ -10,7 +10,8 @@ from stochflow.config.schema import resolve
 from stochflow.core.errors import ConfigError
 from stochflow.core.logspace import log_marginal, safe_log
 from stochflow.environments.registry import make_task
-from stochflow.experiments.build import build, make_network, summarise
+from stochflow.experiments.build import build, make_network
+from stochflow.experiments.experiment import summarise
 from stochflow.experiments.launch import resolve_config
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.kmer_body import MAX_BUCKETS, num_rows

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 import torch
+from stochflow.experiments.graph_build import build_graph_experiment
 from torch import Tensor
 
 import stochflow
 from stochflow.core.errors import ConfigError
-from stochflow.experiments.build import build, computing
-from stochflow.experiments.graph_build import build_graph_experiment
+from stochflow.experiments.build import build
 from stochflow.experiments.launch import resolve_config
+from stochflow.experiments.torch_settings import computing
 from stochflow.models.flow_network import FlowNetwork
 
 LOW = {"model": {"precision": "bfloat16"}}

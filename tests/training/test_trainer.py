@@ -14,7 +14,7 @@ from stochflow.core.errors import NumericsError, OracleError
 from stochflow.environments.sequences.tfbind8 import TFBind8
 from stochflow.experiments import build as experiment
 from stochflow.experiments import launch
-from stochflow.experiments.build import Experiment
+from stochflow.experiments.experiment import Experiment
 from stochflow.objectives.base import Terms
 from stochflow.runs.directory import RunDirectory
 from stochflow.sampling.trajectories import Trajectories

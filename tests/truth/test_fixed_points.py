@@ -8,11 +8,11 @@ from torch import Tensor
 
 from stochflow.core.errors import ConfigError
 from stochflow.environments.channels import Channel, confusion, noiseless, positional, positional_slip, uniform_slip
-from stochflow.environments.registry import Reward
+from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.tfbind8 import TFBind8
-from stochflow.evaluation.summary import Truth
 from stochflow.truth.fixed_points import FixedPoint, blind_balance, expected_balance
 from stochflow.truth.prefix_tree import tv_to_target
+from stochflow.truth.truth import Truth
 
 Solver = Callable[[Tensor, Channel, int], FixedPoint]
 LENGTH = 3

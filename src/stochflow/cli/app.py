@@ -24,12 +24,12 @@ from stochflow.config.methods import METHODS
 from stochflow.config.schema import Config, annotated_yaml, parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError, StochflowError
 from stochflow.core.files import write_atomically
-from stochflow.environments.graphs import GRAPHS, is_graph
+from stochflow.environments.graphs.factory import GRAPHS
 from stochflow.environments.registry import TASKS, Task, load_plugin, make_task, other_tasks, package_of
+from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments import launch
 from stochflow.experiments.build import build
-from stochflow.experiments.graph_build import build_graph_experiment
 from stochflow.experiments.sweep.compare import DEFAULT_OUT, Comparison
 from stochflow.experiments.sweep.compare import compare as compare_methods
 from stochflow.experiments.sweep.progress import Board
@@ -591,14 +591,11 @@ def show_config(
     resolved = launch.resolve_config([*layers, *(parse_assignment(text) for text in assignments or ()), flags])
     print(annotated_yaml(resolved), end="")
     if dry_run:
-        if is_graph(resolved.task):
-            graph_learner = build_graph_experiment(resolved).trainer.learner
-            _say_dry_run(resolved, {"network": graph_learner.network}, str(graph_learner.network.device))
-            return
         experiment = build(resolved)
-        learner = experiment.trainer.learner
+        learner, environment = experiment.trainer.learner, experiment.environment
         modules = {"network": learner.network, "dynamics model": learner.dynamics}
-        _say_dry_run(resolved, modules, f"{learner.device} under the channel '{escape(experiment.channel.name)}'")
+        noise = environment.channel.name if isinstance(environment, SequenceEnvironment) else environment.noise
+        _say_dry_run(resolved, modules, f"{learner.device} under the channel '{escape(str(noise))}'")
 
 
 def _say_dry_run(config: Config, modules: Mapping[str, Module], where: str) -> None:

@@ -1,15 +1,21 @@
-"""From settings to a task and its channel: by name, from a table or a function, with noise, rules and constraints."""
+"""From settings to an environment: by name, from a table or a function, with noise, rules and constraints."""
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 
 from stochflow.config.schema import ChannelConfig, Config, ConstraintConfig, TableConfig
 from stochflow.core.errors import ConfigError, DataError
+from stochflow.environments.base import Environment
 from stochflow.environments.channel_factory import make_channel
 from stochflow.environments.channels import Channel
-from stochflow.environments.registry import TABLE_TASK, Reward, Task, make_task
+from stochflow.environments.graphs.environment import GraphEnvironment
+from stochflow.environments.graphs.factory import configured_graph, graph_defaults, names_graph
+from stochflow.environments.registry import TABLE_TASK, Task, make_task
+from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.alphabets import named_alphabet
 from stochflow.environments.sequences.constraints import ConstrainedTask
+from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.lookup_task import MeasuredTask
 from stochflow.environments.sequences.oracles.task import PREFIX, Named, OracleTask
 from stochflow.environments.sequences.reward_noise import with_noise
@@ -17,21 +23,64 @@ from stochflow.environments.sequences.task import MAX_SCORE
 from stochflow.environments.sequences.user_table import Columns, Table, read_table
 from stochflow.environments.sequences.variable_length import LengthRules, StopAlphabet, VariableTask, with_edits
 
+TABLE_COPY = "table.csv"  # a run's own copy of its table
 # what a table or an oracle is, apart from where it lies and how it is asked
 _SAME = {"table": ("name", "alphabet", "scale", "sha256"), "oracle": ("length", "alphabet")}
 
 
-def configured_task(config: Config, function: Named = None) -> Task:
-    """The task that the settings describe; nothing of a user's own code is imported here.
+@dataclass(frozen=True)
+class Configured:
+    """What settings describe, built once.
+
+    Attributes:
+        config: the settings, with the whole path, name, letters, hash and bounds of length of their table.
+        environment: task, channel and rules in one.
+        table: the table of the user's own, as it was read; None without one.
+    """
+
+    config: Config
+    environment: Environment
+    table: Table | None = None
+
+    @property
+    def stored(self) -> Config:
+        """The settings as a run keeps them, beside its own copy of the table."""
+        if self.table is None:
+            return self.config
+        return self.config.model_copy(update={"table": copied_table(self.config.table, self.table, TABLE_COPY)})
+
+
+def configure(config: Config, function: Named = None) -> Configured:
+    """The environment that the settings describe; nothing of a user's own code is imported here.
 
     Args:
         function: the oracle as the user has named it, without which it is never imported; or the oracle itself.
     """
+    if names_graph(config.task):
+        return Configured(config, GraphEnvironment(configured_graph(config)))
+    config, table = with_table_pinned(config)
+    task = _configured_task(config, function, table)
+    return Configured(config, SequenceEnvironment(task, configured_channel(config.channel, task)), table)
+
+
+def with_channel(environment: Environment, config: Config, channel: ChannelConfig) -> Environment:
+    """The same environment with other noise."""
+    if isinstance(environment, SequenceEnvironment):
+        return SequenceEnvironment(environment.task, configured_channel(channel, environment.task))
+    return GraphEnvironment(configured_graph(config.model_copy(update={"channel": channel})))
+
+
+def default_settings(task: str) -> dict[str, object]:
+    """Settings that a task has by default, under those of its method."""
+    return graph_defaults(task) if names_graph(task) else {}
+
+
+def _configured_task(config: Config, function: Named, table: Table | None) -> Task:
     _check_belongings(config)
     unconstrained = config.constraints == ConstraintConfig()
     if config.lengths.variable:
         _check_variable(config, unconstrained)
-        task, rules = _variable_task(config, function)
+        task, rules = _variable_task(config, function, table)
         return VariableTask(with_noise(task, config.reward_noise), rules)
     if config.channel.deletion or config.channel.duplication:
         raise ConfigError(
@@ -39,7 +88,7 @@ def configured_task(config: Config, function: Named = None) -> Task:
             "leave out deletion and duplication"
         )
     # constraints come last: a design that breaks one scores zero, however noisy measurements are
-    task = with_noise(_plain_task(config, function), config.reward_noise)
+    task = with_noise(_plain_task(config, function, table), config.reward_noise)
     return task if unconstrained else ConstrainedTask(task, config.constraints)
 
 
@@ -60,19 +109,18 @@ def _check_belongings(config: Config) -> None:
         )
 
 
-def _plain_task(config: Config, function: Named) -> Task:
+def _plain_task(config: Config, function: Named, table: Table | None) -> Task:
     """The task without noise and constraints."""
-    if config.table.file is not None:
-        return _table_task(config, _table_of_task(config))
+    if table is not None:
+        return _table_task(config, table)
     if not config.task.startswith(PREFIX):
         return make_task(config.task)
     return _oracle_task(config, function)
 
 
-def _variable_task(config: Config, function: Named) -> tuple[Task, LengthRules]:
+def _variable_task(config: Config, function: Named, table: Table | None) -> tuple[Task, LengthRules]:
     """The task of designs that were written as intended, and the rules by which they are written."""
-    if config.table.file is not None:
-        table = _table_of_task(config)
+    if table is not None:
         rules = _rules(config, len(table.letters), *table_bounds(config, table))
         return _table_task(config, table, StopAlphabet(table.letters, rules)), rules
     lengths, oracle = config.lengths, config.oracle
@@ -118,13 +166,6 @@ def _oracle_task(config: Config, function: Named, alphabet: StopAlphabet | None 
     return OracleTask(config.task.removeprefix(PREFIX), config.oracle, function, alphabet)
 
 
-def _table_of_task(config: Config) -> Table:
-    """The table, where the task is to be one."""
-    if config.task != TABLE_TASK:
-        raise ConfigError(f"there is a table, but the task is '{config.task}'; leave the task out or the table")
-    return verified_table(config)
-
-
 def _table_task(config: Config, table: Table, alphabet: StopAlphabet | None = None) -> MeasuredTask:
     task = table.task(table_name(config.table), config.table.scale, "your table", alphabet)
     _check_reward(task, Reward(**config.reward.model_dump()))
@@ -168,6 +209,8 @@ def with_table_pinned(config: Config) -> tuple[Config, Table | None]:
     """The config with the table's whole path, name, letters, hash and bounds of length; and the table itself."""
     if config.table.file is None:
         return config, None
+    if config.task != TABLE_TASK:
+        raise ConfigError(f"there is a table, but the task is '{config.task}'; leave the task out or the table")
     table = verified_table(config)
     pinned = {
         "file": str(Path(config.table.file).resolve()),

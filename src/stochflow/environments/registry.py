@@ -6,9 +6,10 @@ from importlib.metadata import EntryPoint
 
 from stochflow.core.errors import ConfigError
 from stochflow.environments.plugins import load_plugin, package_of, plugin_tasks
+from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences import bits, ehrlich, rna_fold
 from stochflow.environments.sequences.landscapes import LANDSCAPES, make_landscape
-from stochflow.environments.sequences.task import Alphabet, Reward, Task
+from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.environments.sequences.tfbind8 import FACTORS, TFBind8, task_name
 
 __all__ = [

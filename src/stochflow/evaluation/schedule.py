@@ -1,4 +1,4 @@
-"""How often a run is judged: so seldom that it costs next to nothing. From counts on paper, never from a clock."""
+"""How often a run is evaluated while it trains: a small share of its time, estimated from counts of operations."""
 
 import math
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from stochflow.config.schema import Config
 
-# of the time of training, at most; the last judgement comes whatever it costs
+# of the time of training, at most; the last evaluation comes whatever it costs
 SHARE = 0.025
 MOST = 20
-SELDOM = 1.0 / MOST  # where nothing exact can be computed, and a judgement is a look at the last batch
+SELDOM = 1.0 / MOST  # where nothing exact can be computed, and an evaluation reads the last batch
 
 # Seconds that counts on paper came to, on one core of a machine of 2026. Only their ratios matter, but for a budget in
 # minutes; docs/performance.md, "Exact evaluation", has what was measured beside them
@@ -21,7 +21,7 @@ _LEVEL = 2e-4
 _UPDATE = 1e-3
 _STEP = 5e-3
 _CHAIN_STEP = 1e-3
-# a judgement of these says little or costs more than they do
+# an evaluation of these says little or costs more than they do
 _CHAINS = ("mcmc", "mars", "random")
 _MAX_PLANNED = 8192
 
@@ -48,8 +48,8 @@ def sequence_space(num_tokens: int, length: int) -> Space:
     return Space([num_tokens**depth for depth in range(length)], num_tokens, num_tokens**length, length)
 
 
-def judged_every(config: Config, space: Space | None) -> float:
-    """Share of the budget after which the policy is judged again; at least 1/20, at most the whole.
+def evaluated_every(config: Config, space: Space | None) -> float:
+    """Share of the budget after which the policy is evaluated again; at least 1/20, at most the whole.
 
     Args:
         space: None where nothing exact can be computed.
@@ -58,11 +58,11 @@ def judged_every(config: Config, space: Space | None) -> float:
         return config.evaluation.every
     if space is None:
         return SELDOM
-    affordable = SHARE * training_seconds(config, space) / judgement_seconds(config, space)
+    affordable = SHARE * training_seconds(config, space) / evaluation_seconds(config, space)
     return 1.0 / min(max(int(affordable), 1), MOST)
 
 
-def judgement_seconds(config: Config, space: Space) -> float:
+def evaluation_seconds(config: Config, space: Space) -> float:
     """The network at every state, then one probability per object; on paper."""
     width = config.model.width
     per_state = 2.0 * config.model.num_layers * width**2 + 2.0 * width * space.num_actions

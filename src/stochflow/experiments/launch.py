@@ -12,16 +12,17 @@ from stochflow.config.methods import method_settings
 from stochflow.config.schema import Config, resolve
 from stochflow.core.errors import ConfigError
 from stochflow.core.signals import stop_signal
+from stochflow.environments.base import Environment
 from stochflow.environments.channel_factory import with_matrix_inside
-from stochflow.environments.factory import configured_task, copied_table, same_setting, table_name, with_table_pinned
-from stochflow.environments.graphs import configured_graph, is_graph, settings_of
+from stochflow.environments.factory import Configured, configure, default_settings, same_setting, table_name
+from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.fasta import read_sequences
 from stochflow.environments.sequences.oracles.task import Named
-from stochflow.experiments import build as experiments
-from stochflow.experiments.build import restore
-from stochflow.experiments.graph_build import build_graph_experiment, check_graph_settings, restore_graph_experiment
+from stochflow.experiments.build import build, check_objective, restore
+from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.profiler import Profiled
-from stochflow.runs.directory import TABLE, RunDirectory, check_free, recover
+from stochflow.experiments.run import Listener, follow, run
+from stochflow.runs.directory import RunDirectory, check_free, recover
 from stochflow.runs.monitor.history import course_of, records_of
 from stochflow.runs.monitor.watcher import Watcher
 from stochflow.runs.trackers import Tracking
@@ -50,7 +51,7 @@ class LaunchOptions:
     overwrite: bool = False
     track: tuple[str, ...] = ()
     profile: bool = False
-    listen: experiments.Listener | None = None
+    listen: Listener | None = None
     stop: Callable[[], bool] | None = None
 
 
@@ -81,21 +82,32 @@ def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, opti
                 tracking.start(experiment.config, directory.path, experiment.trainer.step if options.resume else None)
                 _run(experiment, directory, tracking, options.listen, ended, options.profile)
             else:
-                experiments.follow(experiment, ended)
+                follow(experiment, ended)
         if team is not None:
             team.wait()
     return directory.path
 
 
-def resolve_config(layers: list[dict[str, Any]]) -> Config:
-    """A checked config: defaults, then the method's settings, then the layers in order."""
+def resolve_layers(layers: list[dict[str, Any]]) -> Config:
+    """Settings as they are given: defaults, then those of the task and the method, then the layers in order."""
     method = next((layer["method"] for layer in reversed(layers) if "method" in layer), "sgfn-kl")
     task = next((str(layer["task"]) for layer in reversed(layers) if "task" in layer), "")
-    resolved = resolve([*([settings_of(task)] if is_graph(task) else []), method_settings(str(method)), *layers])
-    if is_graph(resolved.task):
-        check_graph_settings(resolved, configured_graph(resolved))
-    else:
-        configured_task(resolved)
+    return resolve([default_settings(task), method_settings(str(method)), *layers])
+
+
+def prepare(layers: list[dict[str, Any]], function: Named = None) -> Configured:
+    """The checked settings of a run with their environment, built once."""
+    resolved = resolve_layers(layers)
+    resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
+    configured = configure(resolved, function)
+    check_objective(configured.config, configured.environment)
+    return configured
+
+
+def resolve_config(layers: list[dict[str, Any]]) -> Config:
+    """Checked settings: the environment that they describe is built, and forgotten."""
+    resolved = resolve_layers(layers)
+    check_objective(resolved, configure(resolved).environment)
     return resolved
 
 
@@ -117,10 +129,10 @@ def default_path(config: Config) -> Path:
 
 
 def _run(
-    experiment: experiments.Runnable,
+    experiment: Experiment,
     directory: RunDirectory,
     tracking: Tracking,
-    listen: experiments.Listener | None,
+    listen: Listener | None,
     stop: Callable[[], bool],
     profile: bool,
 ) -> None:
@@ -128,7 +140,7 @@ def _run(
     watched = Profiled(experiment, directory) if profile else None
     try:
         heard = _all(tracking, _watcher(experiment, directory), listen)
-        experiments.run(watched or experiment, directory, heard, stop)
+        run(watched or experiment, directory, heard, stop)
     except BaseException:
         tracking.finish(None)
         raise
@@ -149,33 +161,24 @@ def _begin(
     function: Named,
     team: Team | None,
     held: contextlib.ExitStack,
-) -> tuple[RunDirectory, experiments.Runnable]:
+) -> tuple[RunDirectory, Experiment]:
     """A fresh experiment and its run directory, which is ours until `held` ends."""
-    config = resolve_config(layers)
-    path = given or default_path(config)
+    path = given or default_path(resolve_layers(layers))
+    configured = prepare(layers, function)
+    environment = configured.environment
     if _leads(team):
         check_free(path, overwrite)
-    config = config.model_copy(update={"channel": with_matrix_inside(config.channel)})
-    config, own_table = with_table_pinned(config)
-    if is_graph(config.task):
-        _refuse_graph(config, team)
-        graph_experiment = build_graph_experiment(config)
-        directory = RunDirectory.create(path, config, overwrite, hold=True)
-        held.callback(directory.release)
-        return directory, graph_experiment
-    experiment = experiments.build(config, function=function, team=team)
+    experiment = build(configured.config, environment, function=function, team=team)
     if not _leads(team):
         experiment.trainer.begin()
         return RunDirectory(path), experiment
-    experiment.task.check()
-    _warn_of_gaps(experiment)
-    stored = config
-    if own_table is not None:
-        stored = config.model_copy(update={"table": copied_table(config.table, own_table, TABLE)})
-    table_text = None if own_table is None else own_table.text
-    directory = RunDirectory.create(path, stored, overwrite, table_text, _reference_text(config), hold=True)
+    environment.check()
+    _warn_of_gaps(environment)
+    table_text = None if configured.table is None else configured.table.text
+    reference = _reference_text(configured.config)
+    directory = RunDirectory.create(path, configured.stored, overwrite, table_text, reference, hold=True)
     held.callback(directory.release)
-    experiment.task.open(directory.path)
+    environment.open(directory.path)
     experiment.trainer.begin()
     return directory, experiment
 
@@ -186,12 +189,12 @@ def _reopen(
     function: Named,
     team: Team | None,
     held: contextlib.ExitStack,
-) -> tuple[RunDirectory, experiments.Runnable]:
+) -> tuple[RunDirectory, Experiment]:
     """The experiment of a run directory where its newest checkpoint left it, or at its beginning if there is none yet.
 
     The directory is ours until `held` ends.
     """
-    path = path or default_path(resolve_config(layers))
+    path = path or default_path(resolve_layers(layers))
     if _leads(team):
         recover(path)
     directory = RunDirectory.open(path)
@@ -200,7 +203,8 @@ def _reopen(
         held.callback(directory.release)
     directory.check_config()
     stored = directory.config()
-    wanted, _ = with_table_pinned(resolve([stored.model_dump(mode="json"), *layers]))
+    configured = configure(resolve([stored.model_dump(mode="json"), *layers]), function)
+    wanted, environment = configured.config, configured.environment
     for name in Config.model_fields:
         if name not in _FREE_ON_RESUME and not same_setting(name, wanted, stored):
             raise ConfigError(
@@ -208,29 +212,17 @@ def _reopen(
                 "or choose another --out"
             )
     wanted = wanted.model_copy(update={"table": stored.table})
-    experiment: experiments.Runnable
-    if is_graph(wanted.task):
-        _refuse_graph(wanted, team)
-        graph = restore_graph_experiment if directory.begun else lambda _, config: build_graph_experiment(config)
-        experiment = graph(directory, wanted)
-    else:
-        sequences = restore(directory, wanted, function, team, begin=not directory.begun)
-        if _leads(team):
-            sequences.task.check()
-        sequences.trainer.begin()
-        if not _leads(team):
-            return directory, sequences
-        experiment = sequences
+    experiment = restore(directory, wanted, environment, function, team, begin=not directory.begun)
+    if _leads(team):
+        environment.check()
+    experiment.trainer.begin()
+    if not _leads(team):
+        return directory, experiment
     if wanted.evaluation.reference not in (None, stored.evaluation.reference):
         directory.write_reference(str(_reference_text(wanted)))
     directory.rewrite_config(wanted)
     directory.rewind_metrics(experiment.trainer.step)
     return directory, experiment
-
-
-def _refuse_graph(config: Config, team: Team | None) -> None:
-    if team is not None:
-        raise ConfigError(f"training on the graph '{config.task}' cannot be shared out; start it without torchrun")
 
 
 def _reference_text(config: Config) -> str | None:
@@ -239,9 +231,11 @@ def _reference_text(config: Config) -> str | None:
     return None if known is None else "".join(f"{sequence}\n" for sequence in read_sequences(Path(known)))
 
 
-def _warn_of_gaps(experiment: experiments.Experiment) -> None:
+def _warn_of_gaps(environment: Environment) -> None:
     """Say so when a table knows next to nothing of what can be made: the rest has the floor reward."""
-    task = experiment.task
+    if not isinstance(environment, SequenceEnvironment):
+        return
+    task = environment.task
     # divided and compared, for there may be more designs than a float can count
     if task.num_measured is not None and task.num_measured / _MIN_MEASURED_SHARE < task.num_designs:
         possible = f"{task.num_designs:.3g}" if task.num_designs < _COUNTABLE else f"more than {_COUNTABLE:g}"
@@ -252,12 +246,12 @@ def _warn_of_gaps(experiment: experiments.Experiment) -> None:
         )
 
 
-def _watcher(experiment: experiments.Runnable, directory: RunDirectory) -> Watcher:
+def _watcher(experiment: Experiment, directory: RunDirectory) -> Watcher:
     """Who warns when training goes wrong, with what earlier sessions of the run have recorded in mind."""
     return Watcher(course_of(experiment.config, records_of(directory.metrics())))
 
 
-def _all(tracking: Tracking, watcher: Watcher, listen: experiments.Listener | None) -> experiments.Listener:
+def _all(tracking: Tracking, watcher: Watcher, listen: Listener | None) -> Listener:
     """Trackers hear every record, and so does who watches the run, and whoever else listens."""
 
     def heard(record: dict[str, float], progress: float) -> None:

@@ -12,10 +12,10 @@ from torch.profiler import ProfilerActivity, profile
 
 from stochflow.config.schema import Config
 from stochflow.evaluation.summary import Summary
-from stochflow.experiments.build import Runnable
+from stochflow.experiments.experiment import Runnable
 from stochflow.runs.directory import RunDirectory
 from stochflow.training.optimizer import Record
-from stochflow.training.trainer import Loop
+from stochflow.training.trainer import Trainer
 
 TRACE = "profile-trace.json.gz"
 # operations are recorded after the first steps, which allocate and plan for the first time, and only until there are
@@ -115,16 +115,16 @@ class Profiled:
         return self._experiment.config
 
     @property
-    def trainer(self) -> Loop:
+    def trainer(self) -> Trainer:
         return self._experiment.trainer
 
     @property
-    def judged_every(self) -> float:
-        return self._experiment.judged_every
+    def evaluated_every(self) -> float:
+        return self._experiment.evaluated_every
 
-    def judge(self) -> dict[str, float]:
+    def evaluate(self) -> dict[str, float]:
         with self._watch.stage(EVALUATION):
-            return self._experiment.judge()
+            return self._experiment.evaluate()
 
     def conclude(self) -> tuple[Summary, pd.DataFrame]:
         with self._watch.stage(EVALUATION):
@@ -150,7 +150,7 @@ class Profiled:
         lines += [f"{seconds / total:8.1%} {seconds:10.3f}  {name}" for name, seconds in found if seconds > 0]
         return "\n".join(lines) + "\n"
 
-    def _attach(self, trainer: Loop, directory: RunDirectory) -> None:
+    def _attach(self, trainer: Trainer, directory: RunDirectory) -> None:
         watch, parts = self._watch, trainer.parts()
         memory, replay, objective = (parts[name] for name in ("memory", "replay", "objective"))
         stages: list[tuple[str, object, tuple[str, ...]]] = [
@@ -165,13 +165,13 @@ class Profiled:
         ]
         for stage, owner, names in stages:
             for name in names:
-                if hasattr(owner, name):  # a graph has no oracle to pay, and few objectives plan
+                if hasattr(owner, name):  # few objectives plan
                     setattr(owner, name, watch.timed(stage, getattr(owner, name)))
         replaced = {"updates": watch.timed_iterator(FORWARD, trainer.updates), "train_step": self._step(trainer)}
         for name, function in replaced.items():
             setattr(trainer, name, function)
 
-    def _step(self, trainer: Loop) -> Callable[[], Record]:
+    def _step(self, trainer: Trainer) -> Callable[[], Record]:
         """A training step that is timed, or one of the few whose operations are recorded: that slows it down."""
         plain, timed = trainer.train_step, self._watch.timed(CHECKS, trainer.train_step)
 

@@ -8,16 +8,19 @@ import torch
 from torch import Tensor, nn
 
 from stochflow.core.logspace import masked_log_softmax
+from stochflow.models.base import ChildFlows, FlowModel, PathHeads, Sampler
 from stochflow.models.conditioning import Conditioner
 from stochflow.models.engine.prefix_evaluation import Evaluation, Recorder, StateRecorder, Workspace
 from stochflow.models.engine.prefix_layout import PrefixTree
 from stochflow.models.kmer_body import PrefixBody
 from stochflow.models.masks import IntentionMask
+from stochflow.models.prefix_sampler import NetworkSampler, RecordingSampler
 from stochflow.models.transformer_body import TransformerBody
 
 Body = PrefixBody | TransformerBody
 _MAX_WORKSPACE = 2**20  # numbers per layer of what is kept from batch to batch
 _BLOCK = 2**22  # numbers in the features of one block: sixteen megabytes
+_MAX_RECORDED = 2**23  # numbers per layer that a sampler keeps for the loss: about a third of a gigabyte for all layers
 _NEAR_BLOCK = 2**19  # the same where it is used at once: two megabytes stay in the cache
 _Prefixes = tuple[Tensor, Tensor]  # tokens and sums of some prefixes of one length
 
@@ -36,7 +39,7 @@ class Heads(NamedTuple):
     log_flow: Tensor
 
 
-class FlowNetwork(nn.Module):
+class FlowNetwork(FlowModel):
     """log F starts from the number of completions below a state, (L − t)·log K; both policies start uniform.
 
     A given `body` of the same width takes the place of the k-mer body, and `kmers` and `num_layers` then say nothing.
@@ -74,7 +77,7 @@ class FlowNetwork(nn.Module):
         plain: bool = False,
     ) -> None:
         super().__init__()
-        self.num_tokens, self.length = num_tokens, length
+        self.num_tokens, self.num_actions, self.length = num_tokens, num_tokens, length
         self.body: Body = PrefixBody(num_tokens, length, kmers, width, num_layers, plain) if body is None else body
         self.policy_head = nn.Linear(width, num_tokens)
         self.backward_head = nn.Linear(width, num_tokens)
@@ -90,6 +93,48 @@ class FlowNetwork(nn.Module):
             nn.init.zeros_(head.bias)
         if self.conditioner is not None:
             self.conditioner.initialise(generator)
+
+    @property
+    def device(self) -> torch.device:
+        return self.body.start.device
+
+    def along(self, outcomes: Tensor, valid: Tensor, backward: str | None = None, ends: bool = False) -> PathHeads:
+        """Heads along paths; see `FlowModel.along`. A prefix has one parent, so π_B is over intentions alone."""
+        tokens = outcomes.to(self.device)
+        whole = ends or backward == "learned"
+        heads = self.all_prefixes(tokens if whole else tokens[:, :-1])
+        return self.path_heads(tokens, heads, backward, ends)
+
+    def path_heads(self, tokens: Tensor, heads: Heads, backward: str | None, ends: bool) -> PathHeads:
+        """Heads at every prefix as heads along paths; those of the complete sequences may be missing."""
+        length = tokens.shape[1]
+        log_policy = heads.log_policy[:, :length]
+        log_backward = heads.log_backward[:, 1:] if backward == "learned" else None
+        if backward == "uniform":
+            log_backward = torch.log_softmax(torch.zeros_like(log_policy), dim=-1)
+        return PathHeads(
+            log_policy=log_policy,
+            log_flow=heads.log_flow[:, :length],
+            log_backward=log_backward,
+            log_end_flow=heads.log_flow[:, -1] if ends else None,
+            allowed=None if self.mask is None else self.mask.all_prefixes(tokens)[:, :-1],
+        )
+
+    def children_along(self, outcomes: Tensor, valid: Tensor) -> ChildFlows:
+        return ChildFlows(self.child_log_flows(outcomes.to(self.device)))
+
+    @torch.no_grad()
+    def root_log_flow(self) -> float:
+        empty = torch.empty(1, 0, dtype=torch.int64, device=self.device)
+        return float(self.all_prefixes(empty).log_flow)
+
+    def sampler(self, batch_size: int) -> Sampler:
+        return NetworkSampler(self, batch_size)
+
+    def recording_sampler(self, batch_size: int) -> Sampler:
+        """A sampler that keeps what a loss on the same episodes needs, where that can be kept and fits into memory."""
+        fits = batch_size * self.length * self.body.width <= _MAX_RECORDED
+        return RecordingSampler(self, batch_size) if fits and self.records else NetworkSampler(self, batch_size)
 
     def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at every prefix, the empty one first; [batch, time] → [batch, time + 1, ...].

@@ -3,20 +3,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from stochflow.config.schema import Config
 from stochflow.core.random import Generators
-from stochflow.environments.sequences.task import Reward
-from stochflow.models.dynamics.tabular import Dynamics
-from stochflow.models.engine.prefix_evaluation import Recorder, StateRecorder
-from stochflow.models.flow_network import FlowNetwork, Heads
-from stochflow.sampling.policies import NetworkPolicy, Policy
+from stochflow.environments.base import Environment
+from stochflow.environments.rewards import Reward
+from stochflow.models.base import FlowModel, PathHeads, Sampler
+from stochflow.sampling.policies import Policy, policy_of
 from stochflow.sampling.replay_buffer import Replay
-from stochflow.sampling.rollout import NetworkSampler, Sampler
-from stochflow.sampling.score_memory import ScoreMemory
 from stochflow.sampling.trajectories import Trajectories
 
 # what was computed, by name; "loss" is a tensor of autograd or a `WrittenLoss`
@@ -26,22 +24,47 @@ TensorTerms = dict[str, Tensor]
 ARITHMETIC, GEOMETRIC = "E[R]", "exp E[log R]"
 
 
+class Memory(Protocol):
+    """Scores of objects that were paid for."""
+
+    @property
+    def num_calls(self) -> int:
+        """Answers of the oracle so far."""
+
+    def asks(self, made: Tensor, /) -> Tensor:
+        """True in rows for which `pay` would ask the oracle, [batch]."""
+
+    def pay(self, made: Tensor, oracle: Callable[[Tensor], Tensor], /) -> Tensor:
+        """Scores of a batch of objects, float64, [batch]."""
+
+    def lookup(self, made: Tensor, /) -> Tensor:
+        """Remembered scores, NaN where none was paid for."""
+
+    def state_dict(self) -> dict[str, Tensor]: ...
+
+    def load_state_dict(self, state: dict[str, Tensor], /) -> None: ...
+
+
 @dataclass(frozen=True)
-class Learner:
-    """The parts of one run that an objective may read: models, memory, and settings."""
+class Learner(ABC):
+    """The parts of one run that an objective may read: environment, models, memory and settings.
+
+    `SequenceLearner` and `GraphLearner` say what differs between the two families: where flows of children and the
+    dynamics along a path come from.
+    """
 
     config: Config
-    network: FlowNetwork
-    dynamics: Dynamics
+    environment: Environment
+    network: FlowModel
+    dynamics: Any
     reward: Reward
-    memory: ScoreMemory
+    memory: Memory
     replay: Replay
     generators: Generators
-    log_shares: Callable[[Tensor], Tensor] | None = None
 
     @property
     def device(self) -> torch.device:
-        return self.network.body.start.device
+        return self.network.device
 
     def replayed(self, fresh: Trajectories) -> Iterator[Trajectories]:
         """The fresh batch, then as many remembered batches as `optimiser.updates` asks for."""
@@ -49,61 +72,29 @@ class Learner:
         for _ in range(self.config.optimiser.updates - 1):
             yield self.replay.sample(len(fresh), self.generators["replay"])
 
-    def log_rewards(self, outcomes: Tensor, scores: Tensor, step: int | None = None) -> Tensor:
-        """log R of what came, float64; [batch, L], [batch] → [batch].
+    def log_rewards(self, batch: Trajectories, step: int | None = None) -> Tensor:
+        """log R of what the episodes of a batch made, float64, [batch]."""
+        return self.reward.log_reward(batch.scores, step)
 
-        Where several histories write one design, its reward is shared out among them: log R(x) + log p_B(h|x).
+    def log_beliefs(self, outcomes: Tensor) -> Tensor:
+        """log P̂ in the shape of `Environment.dynamics`, float64, on the CPU."""
+        found: Tensor = self.dynamics.log_beliefs(outcomes)
+        return found
+
+    def path_heads(self, batch: Trajectories, backward: str | None = None, ends: bool = False) -> PathHeads:
+        """Heads along the paths of a batch, as `FlowModel.along`."""
+        return self.network.along(batch.outcomes, batch.valid, backward, ends)
+
+    @abstractmethod
+    def log_dynamics(self, batch: Trajectories) -> Tensor:
+        """log P̂(b|s_t,a) along paths, detached: the policy must not gain by bending P̂; [batch or 1, time, A, C]."""
+
+    @abstractmethod
+    def child_flows(self, batch: Trajectories, step: int) -> Tensor:
+        """log F(s') + log p_B(s_t|s') of all children s' of the states along paths, without gradient; [batch, time, C].
+
+        A finished object that was paid for counts its log R, one that never was the flow head's own value.
         """
-        log_rewards = self.reward.log_reward(scores, step)
-        return log_rewards if self.log_shares is None else log_rewards + self.log_shares(outcomes.cpu())
-
-    def recorder(self, batch: Trajectories, leaves: bool) -> Recorder | None:
-        """The network at every prefix of a batch whose steps are all real, where numpy can read it; None otherwise.
-
-        Args:
-            leaves: True to have the complete sequences as well.
-        """
-        network, recorder = self.network, batch.recorder
-        if recorder is None and not (network.records and self.device.type == "cpu"):
-            return None
-        if network.mask is not None or network.shared or not len(batch) or not batch.valid.numpy().all():
-            return None
-        if recorder is None:
-            return network.evaluated(batch.outcomes if leaves else batch.outcomes[:, :-1])
-        if leaves:
-            network.evaluate_leaves(recorder)
-        return recorder if recorder.readable else None
-
-    def recorder_at(self, tokens: Tensor, depths: Tensor) -> StateRecorder | None:
-        """The network at one prefix per row, where numpy can read it and all may be intended; None otherwise.
-
-        Args:
-            tokens, depths: as in `FlowNetwork.at`.
-        """
-        network = self.network
-        if network.mask is not None or network.shared or not (network.records and self.device.type == "cpu"):
-            return None
-        return network.evaluated_at(tokens, depths)
-
-    def heads(self, batch: Trajectories, leaves: bool = True) -> Heads:
-        """Heads at every prefix, the empty one first; → [batch, L + 1, ...], or L without the complete sequences.
-
-        What was computed while sampling is not computed again.
-        """
-        if batch.recorder is not None:
-            return self.network.recorded(batch.recorder, leaves)
-        return self.network.all_prefixes((batch.outcomes if leaves else batch.outcomes[:, :-1]).to(self.device))
-
-    @torch.no_grad()
-    def log_dynamics(self, outcomes: Tensor) -> Tensor:
-        """log P̂(b|s_t,a), detached: the policy must not gain by bending the dynamics; [batch or 1, time, K, K]."""
-        return self.dynamics.log_matrices(outcomes)
-
-    @torch.no_grad()
-    def root_log_flow(self) -> float:
-        """log F of the empty prefix."""
-        empty = torch.empty(1, 0, dtype=torch.int64, device=self.device)
-        return float(self.network.all_prefixes(empty).log_flow)
 
 
 class Objective(ABC):
@@ -114,6 +105,8 @@ class Objective(ABC):
     Attributes:
         own: networks beyond the learner's that this objective trains or follows; empty for most.
     """
+
+    learner: Learner
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner
@@ -133,7 +126,7 @@ class Objective(ABC):
 
     @property
     def reads_dynamics(self) -> bool:
-        """False for an objective that never asks P̂: then nothing is learned of the world."""
+        """False for an objective that never reads P̂: then nothing is learned of the world."""
         return True
 
     @property
@@ -141,17 +134,17 @@ class Objective(ABC):
         """False for an objective to which it does not matter who drew the intentions."""
         return True
 
-    @abstractmethod
     def log_z(self) -> float:
-        """The objective's own estimate of log Z."""
+        """The objective's own estimate of log Z: log F of the root, unless it has a better one."""
+        return self.learner.network.root_log_flow()
 
     def sampler(self, batch_size: int) -> Sampler:
-        """Where training trajectories come from: the policy network unless the objective knows better."""
-        return NetworkSampler(self.learner.network, batch_size)
+        """Where training trajectories come from: the policy network unless the objective has another behaviour."""
+        return self.learner.network.sampler(batch_size)
 
     def policy(self) -> Policy:
-        """What is judged and sampled from in the end: the policy network unless the objective has another."""
-        return NetworkPolicy(self.learner.network)
+        """What is evaluated and sampled from in the end: the policy network unless the objective has another."""
+        return policy_of(self.learner.network)
 
     def state_dict(self) -> dict[str, Tensor]:
         """What must be kept, beyond the learner's parts, to go on exactly."""

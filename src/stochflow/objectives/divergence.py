@@ -7,14 +7,15 @@ import torch
 from torch import Tensor
 
 from stochflow.core.logspace import log_marginal, masked_mean
+from stochflow.models.base import PathHeads, Sampler
 from stochflow.models.engine.prefix_evaluation import Recorder, WrittenLoss
 from stochflow.objectives.base import ARITHMETIC, Objective, TensorTerms, Terms
 from stochflow.objectives.entropy import EntropyTerms, entropy_pulls, entropy_terms
+from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import Array, WrittenPaths, log_softmax, log_sum, quietly
-from stochflow.objectives.path_terms import Paths, pick
+from stochflow.objectives.path_terms import observed_paths, pick
 from stochflow.objectives.regression_losses import balance_loss
-from stochflow.objectives.state_flows import child_flows
-from stochflow.sampling.rollout import Sampler, policy_sampler
+from stochflow.objectives.state_flows import Paths
 from stochflow.sampling.trajectories import Trajectories
 
 
@@ -71,46 +72,40 @@ class TrajectoryKL(Objective):
         return exploration.epsilon > 0 or exploration.temperature != 1.0
 
     def sampler(self, batch_size: int) -> Sampler:
-        return policy_sampler(self.learner.network, batch_size)
+        return self.learner.network.recording_sampler(batch_size)
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner = self.learner
-        log_reward = learner.log_rewards(fresh.outcomes, fresh.scores, step).float()
-        recorder = learner.recorder(fresh, leaves=False)
-        if recorder is None:
-            terms = self._judged_terms(fresh, log_reward, progress)
+        if isinstance(learner, SequenceLearner) and (recorder := learner.recorder(fresh, leaves=False)) is not None:
+            terms = self._written_terms(fresh, recorder, learner.log_rewards(fresh, step).float(), progress)
         else:
-            terms = self._written_terms(fresh, recorder, log_reward, progress)
+            heads = learner.path_heads(fresh, None if learner.environment.is_tree else "learned")
+            paths = observed_paths(learner, fresh, step)
+            log_behaviour = fresh.log_behaviour.to(learner.network.dtype).to(learner.device)
+            terms = self.path_terms(paths, heads, learner.log_dynamics(fresh), log_behaviour, progress)
         self.note(terms)
         yield terms
 
-    def _judged_terms(self, fresh: Trajectories, log_reward: Tensor, progress: float) -> Terms:
-        """What `path_terms` says of a batch."""
-        learner = self.learner
-        columns = (fresh.intentions, fresh.outcomes, fresh.valid, log_reward)
-        paths = Paths(*(column.to(learner.device) for column in columns))
-        log_policy = learner.heads(fresh, leaves=False).log_policy
-        log_matrices = learner.log_dynamics(paths.outcomes)
-        return self.path_terms(paths, log_policy, log_matrices, fresh.log_behaviour.to(learner.device), progress)
-
     def path_terms(
-        self, paths: Paths, log_policy: Tensor, log_matrices: Tensor, log_behaviour: Tensor, progress: float
+        self, paths: Paths, heads: PathHeads, log_matrices: Tensor, log_behaviour: Tensor, progress: float
     ) -> TensorTerms:
         """The loss of one batch and what is logged with it.
 
         Args:
-            log_policy: log π(·|s_t), [batch, time, K].
-            log_matrices: log P̂(b|s_t,a), [batch or 1, time, K, K].
+            log_matrices: log P̂(b|s_t,a), [batch or 1, time, A, C].
             log_behaviour: log-probability of each intention under the policy that drew it, [batch, time].
         """
-        log_marginals = log_marginal(log_policy, log_matrices)
-        residual = reward_adjusted_diff(paths.log_reward, pick(log_marginals, paths.outcomes), paths.valid)
+        log_policy = heads.log_policy
+        log_marginals = pick(log_marginal(log_policy, log_matrices), paths.outcomes)
+        if heads.log_parent is not None:
+            log_marginals = log_marginals - heads.log_parent.detach()
+        residual = reward_adjusted_diff(paths.log_reward, log_marginals, paths.valid)
         log_weights = None
         if self.reads_behaviour:
             log_weights = ((pick(log_policy, paths.intentions) - log_behaviour) * paths.valid).sum(dim=-1)
         divergence = trajectory_kl_loss(residual, log_weights)
-        entropy = entropy_terms(log_policy, paths.valid.float(), self.learner.config.objective, progress)
-        return {
+        entropy = entropy_terms(log_policy, paths.valid.float(), self.learner.config.objective, progress, heads.choices)
+        terms = {
             "loss": kl_divergence_loss(divergence, entropy),
             "kl_loss": divergence,
             "log_entropy_ratio": entropy.log_ratio,
@@ -118,12 +113,16 @@ class TrajectoryKL(Objective):
             "reward_adjusted_diff_mean": residual.mean(),
             "reward_adjusted_diff_std": residual.std(correction=0),
         }
+        if heads.log_parent is None:
+            return terms
+        # the same KL in p_B: on-policy it is the likelihood of the parents that were passed through
+        backward_loss = -(heads.log_parent * paths.valid).sum(dim=-1).mean()
+        return terms | {"loss": terms["loss"] + backward_loss, "backward_loss": backward_loss}
 
     def _written_terms(self, fresh: Trajectories, recorder: Recorder, log_reward: Tensor, progress: float) -> Terms:
         """What `path_terms` says, by a gradient that is written out."""
-        learner = self.learner
-        written = WrittenPaths(recorder.rows(), learner.network.num_tokens, learner.network.length)
-        log_matrices = learner.log_dynamics(fresh.outcomes).numpy()
+        written = WrittenPaths(recorder.rows(), self.learner.network.num_actions, fresh.outcomes.shape[1])
+        log_matrices = self.learner.log_dynamics(fresh).numpy()
         found = self.pulled(written, fresh, log_reward.numpy(), log_matrices, progress)
         values = {name: float(value[0]) for name, value in found.items()}
         return {**values, "loss": WrittenLoss.of(values["loss"], recorder, torch.from_numpy(written.gradient))}
@@ -201,28 +200,29 @@ class BootstrappedKL(Objective):
 
     def terms(self, batch: Trajectories, step: int, progress: float) -> Terms:
         learner = self.learner
-        outcomes, valid = batch.outcomes.to(learner.device), batch.valid.to(learner.device)
-        log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(learner.device)
-        heads = learner.network.all_prefixes(outcomes)
-        log_policy, log_flow = heads.log_policy[:, :-1], heads.log_flow[:, :-1]
-        log_marginals = log_marginal(log_policy, learner.log_dynamics(outcomes))
-        log_child_flows = child_flows(learner, outcomes, step)
+        paths = observed_paths(learner, batch, step)
+        heads = learner.path_heads(batch, None if learner.environment.is_tree else "learned", ends=True)
+        log_policy, log_flow, valid = heads.log_policy, heads.log_flow, paths.valid
+        log_marginals = log_marginal(log_policy, learner.log_dynamics(batch))
+        log_child_flows = learner.child_flows(batch, step)
         # averaged over all children under M, not over those that came: where balance is out of reach this, and only
         # this, leads log F to the soft value Σ_b M_b·(V_b − log M_b), whoever drew the trajectories
         residual = marginal_balance_residual(log_flow.unsqueeze(-1), log_marginals, log_child_flows)
         expected = (log_marginals.detach().exp() * residual).sum(dim=-1)
         # complete sequences are states too: their flow learns log R, for children that were never paid for
-        leaf_loss = (heads.log_flow[:, -1] - log_reward).square().mean()
+        assert heads.log_end_flow is not None
+        leaf_loss = (heads.log_end_flow - paths.log_reward).square().mean()
         flow_loss = balance_loss(expected, valid) + leaf_loss
         divergence = masked_mean(state_kl(log_marginals, log_child_flows, log_flow), valid)
-        entropy = entropy_terms(log_policy, valid.float(), learner.config.objective, progress)
-        return {
+        entropy = entropy_terms(log_policy, valid.float(), learner.config.objective, progress, heads.choices)
+        terms = {
             "loss": kl_divergence_loss(divergence, entropy) + learner.config.objective.flow_weight * flow_loss,
             "kl_loss": divergence,
             "flow_loss": flow_loss,
             "log_entropy_ratio": entropy.log_ratio,
             "dynamics_loss": entropy.dynamics,
         }
-
-    def log_z(self) -> float:
-        return self.learner.root_log_flow()
+        if heads.log_parent is None:
+            return terms
+        backward_loss = -masked_mean(heads.log_parent, valid)
+        return terms | {"loss": terms["loss"] + backward_loss, "backward_loss": backward_loss}

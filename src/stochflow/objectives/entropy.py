@@ -14,8 +14,15 @@ _MAX_SHARE = 1.0 - 1e-6
 _LEAST_MIXTURE = 1e-12
 
 
-def normalised_entropy(log_policy: Tensor) -> Tensor:
-    """h(s) = H(π(·|s))/log K in [0, 1]; [..., K] → [...]. Zero for a single action."""
+def normalised_entropy(log_policy: Tensor, choices: Tensor | None = None) -> Tensor:
+    """h(s) = H(π(·|s))/log|A(s)| in [0, 1]; [..., A] → [...]. Zero for a single action.
+
+    Args:
+        choices: |A(s)|, the number of possible actions, [...]; None where it is A everywhere.
+    """
+    if choices is not None:
+        entropy = -(log_policy.exp() * log_policy).sum(dim=-1)
+        return torch.where(choices > 1, entropy / choices.clamp_min(2).to(entropy.dtype).log(), 0.0)
     num_actions = log_policy.shape[-1]
     if num_actions == 1:
         return torch.zeros_like(log_policy[..., 0])
@@ -100,17 +107,20 @@ class EntropyTerms(NamedTuple):
     dynamics: Tensor
 
 
-def entropy_terms(log_policy: Tensor, weights: Tensor, config: ObjectiveConfig, progress: float) -> EntropyTerms:
+def entropy_terms(
+    log_policy: Tensor, weights: Tensor, config: ObjectiveConfig, progress: float, choices: Tensor | None = None
+) -> EntropyTerms:
     """Both entropy terms of SGFN-KL for a batch of states.
 
     Args:
         log_policy: log π(·|s), [rows, time, K].
         weights: how often each state was visited, zero where there is none, [rows, time].
         progress: share of the budget that is spent; with the linear schedule both λ fall to zero with it.
+        choices: number of possible actions, as in `normalised_entropy`.
     """
     if config.lambda_ratio == 0.0 and config.lambda_dynamics == 0.0:
         log_policy = log_policy.detach()  # logged all the same, but nothing to differentiate
-    entropies = normalised_entropy(log_policy)
+    entropies = normalised_entropy(log_policy, choices)
     gammas = torch.tensor(config.gammas, dtype=entropies.dtype, device=entropies.device)
     high, low = weighted_quantiles(entropies, weights, (config.quantile, 1.0 - config.quantile))
     ratios = entropy_ratio(high, low, gammas)

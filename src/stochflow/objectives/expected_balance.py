@@ -1,6 +1,7 @@
 """EFlowNet's expected detailed balance: an intention carries the mean of the flows it may lead to.
 
-Its exact solution is not reward-proportional under noise: `enumerated/fixed_points.py` has it.
+Its exact solution is not reward-proportional under noise: `truth/fixed_points.py` has it. Where states have several
+parents, each child's flow is shared out among them by p_B(s|s'), which stays uniform.
 """
 
 import torch
@@ -8,9 +9,8 @@ from torch import Tensor
 
 from stochflow.core.logspace import log_marginal
 from stochflow.objectives.base import ARITHMETIC, Terms
-from stochflow.objectives.path_terms import Balance
+from stochflow.objectives.path_terms import Balance, observed_paths
 from stochflow.objectives.regression_losses import balance_loss
-from stochflow.objectives.state_flows import child_flows
 from stochflow.sampling.trajectories import Trajectories
 
 
@@ -40,15 +40,15 @@ class ExpectedBalance(Balance):
     def terms(self, batch: Trajectories, step: int) -> Terms:
         learner = self.learner
         shape = learner.config.objective.loss
-        outcomes, valid = batch.outcomes.to(learner.device), batch.valid.to(learner.device)
-        log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(learner.device)
-        heads = learner.heads(batch)
-        log_expected = log_expected_flow(learner.log_dynamics(outcomes), child_flows(learner, outcomes, step))
-        residual = edb_residual(heads.log_flow[:, :-1], heads.log_policy[:, :-1], log_expected)
-        real = valid.unsqueeze(-1).expand_as(residual)
-        if learner.network.mask is not None:  # an intention that nobody may have carries no flow
-            real = real & learner.network.mask.all_prefixes(outcomes)[:, :-1]
+        paths = observed_paths(learner, batch, step)
+        heads = learner.path_heads(batch, ends=True)
+        log_expected = log_expected_flow(learner.log_dynamics(batch), learner.child_flows(batch, step))
+        residual = edb_residual(heads.log_flow, heads.log_policy, log_expected)
+        real = paths.valid.unsqueeze(-1).expand_as(residual)
+        if heads.allowed is not None:  # an intention that is not possible carries no flow
+            real = real & heads.allowed
         balance = balance_loss(residual, real, shape)
-        leaf_residual = heads.log_flow[:, -1] - log_reward
+        assert heads.log_end_flow is not None
+        leaf_residual = heads.log_end_flow - paths.log_reward
         leaves = balance_loss(leaf_residual, torch.ones_like(leaf_residual, dtype=torch.bool), shape)
         return {"loss": balance + leaves, "balance_loss": balance, "leaf_loss": leaves}

@@ -4,20 +4,20 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from stochflow.config.schema import LossShape, ObjectiveConfig
+from stochflow.models.base import PathHeads, Sampler
 from stochflow.models.dynamics.tabular import chosen
 from stochflow.models.engine.prefix_evaluation import WrittenLoss
-from stochflow.models.flow_network import Heads
 from stochflow.objectives.base import ARITHMETIC, GEOMETRIC, Learner, Objective, Terms
+from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import Array, Pulls, WrittenPaths, quietly
-from stochflow.objectives.state_flows import terminal_flows
-from stochflow.sampling.rollout import Sampler, policy_sampler
+from stochflow.objectives.state_flows import Paths, path_flows
 from stochflow.sampling.trajectories import Trajectories
 
 # the mean of a noisy R at which E[g'(log F − log R)] = 0, by the shape g of the loss
@@ -103,22 +103,6 @@ def moments(values: Tensor | Array, valid: Tensor | None) -> Array:
     return both.reshape(*means.shape[:-1], -1)
 
 
-class Paths(NamedTuple):
-    """What is known of a batch before any network is asked.
-
-    Attributes:
-        intentions: [batch, time].
-        outcomes: [batch, time].
-        valid: True where a step counts, [batch, time].
-        log_reward: log R(x), [batch].
-    """
-
-    intentions: Tensor
-    outcomes: Tensor
-    valid: Tensor
-    log_reward: Tensor
-
-
 def pick(log_probs: Tensor, actions: Tensor) -> Tensor:
     """Entries of [batch, time, K] at [batch, time]."""
     return log_probs.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
@@ -148,12 +132,12 @@ def path_steps(learner: Learner, batch: Trajectories, step: int) -> Steps:
     config = learner.config.objective
     realised = config.path == "realised"
     paths = observed_paths(learner, batch, step)
-    learned = not realised and config.backward == "learned"
-    heads = learner.heads(batch, leaves=learned)
-    if learned:
-        heads = Heads(heads.log_policy[:, :-1], heads.log_backward[:, 1:], heads.log_flow[:, :-1])
-    steps = steps_on(config, paths, heads, None if realised else learner.log_dynamics(paths.outcomes))
-    everywhere = learner.network.mask is None and bool(batch.valid.all())
+    # on a graph p_B(s|s') over parents is a part of every backward policy, and the head knows it
+    backward = config.backward if config.backward == "uniform" else "learned"
+    one_parent = learner.environment.is_tree and (realised or config.backward == "posterior")
+    heads = learner.path_heads(batch, None if one_parent else backward)
+    steps = steps_on(config, paths, heads, None if realised else learner.log_dynamics(batch))
+    everywhere = heads.allowed is None and bool(batch.valid.all())
     return replace(steps, valid=None) if everywhere else steps
 
 
@@ -161,48 +145,43 @@ def observed_paths(learner: Learner, batch: Trajectories, step: int) -> Paths:
     """What a batch says by itself, with its log R at a training step."""
     device = learner.device
     intentions, outcomes, valid = (tensor.to(device) for tensor in (batch.intentions, batch.outcomes, batch.valid))
-    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).to(learner.network.body.start)
-    if learner.config.objective.path == "realised" and learner.network.mask is not None:
-        # noise made what the policy may not intend: a blind balance has no way to believe such a path
-        meant = pick(learner.network.mask.all_prefixes(outcomes)[:, :-1], outcomes)
-        valid = valid & meant.all(dim=-1, keepdim=True)
-    return Paths(intentions, outcomes, valid, log_reward)
+    return Paths(intentions, outcomes, valid, learner.log_rewards(batch, step).to(learner.network.dtype).to(device))
 
 
-def steps_on(config: ObjectiveConfig, paths: Paths, heads: Heads, log_matrices: Tensor | None) -> Steps:
+def steps_on(config: ObjectiveConfig, paths: Paths, heads: PathHeads, log_matrices: Tensor | None) -> Steps:
     """The terms of every step of a batch.
 
-    On the intended path the action is the intention, the world answers with P̂, and π_B says which intention led here.
-    On the realised path the outcome counts as if it had been intended: P̂ has no place, and a state has one parent, so
-    π_B is one.
+    On the intended path the action is the intention, the world answers with P̂, and π_B(s,a|s') says which parent and
+    intention led here. On the realised path the outcome counts as if it had been intended: P̂ has no place, and of π_B
+    remains p_B(s|s') over parents, which is one on a tree.
 
     Args:
-        heads: log π(·|s_t) and log π_B(·|s_{t+1}), [batch, time, K], and log F(s_t), [batch, time].
-        log_matrices: log P̂(b|s_t,a), [batch or 1, time, K, K]; None on the realised path.
+        log_matrices: log P̂(b|s_t,a), [batch or 1, time, A, C]; None on the realised path.
     """
-    log_next_flow = terminal_flows(heads.log_flow, paths.log_reward)
+    log_flow, log_next_flow = path_flows(heads.log_flow, paths)
+    nothing = torch.zeros_like(log_flow)
     if log_matrices is None:
-        nothing = torch.zeros_like(heads.log_flow)
-        log_forward = pick(heads.log_policy, paths.outcomes)
-        return Steps(heads.log_flow, log_forward, nothing, log_next_flow, nothing, paths.valid)
-    log_backward = _log_backward(config, heads, log_matrices, paths.outcomes)
+        valid = paths.valid
+        if heads.allowed is not None:
+            # noise made what the policy may not intend: a blind balance has no way to believe such a path
+            meant = pick(heads.allowed, paths.outcomes) | ~valid
+            valid = valid & meant.all(dim=-1, keepdim=True)
+        log_parent = nothing if heads.log_parent is None else heads.log_parent
+        return Steps(log_flow, pick(heads.log_policy, paths.outcomes), nothing, log_next_flow, log_parent, valid)
+    log_backward = heads.log_backward
+    if config.backward == "posterior":
+        log_backward = log_posterior(heads.log_policy, log_matrices, paths.outcomes)
+        if heads.log_parent is not None:
+            log_backward = log_backward + heads.log_parent.unsqueeze(-1)
+    assert log_backward is not None, "the heads were evaluated without π_B"
     return Steps(
-        log_flow=heads.log_flow,
+        log_flow=log_flow,
         log_forward=pick(heads.log_policy, paths.intentions),
         log_dynamics=chosen(log_matrices, paths.intentions, paths.outcomes),
         log_next_flow=log_next_flow,
         log_backward=pick(log_backward, paths.intentions),
         valid=paths.valid,
     )
-
-
-def _log_backward(config: ObjectiveConfig, heads: Heads, log_matrices: Tensor, outcomes: Tensor) -> Tensor:
-    """log π_B(·|s_{t+1}) over intentions, [batch, time, K]."""
-    if config.backward == "learned":
-        return heads.log_backward
-    if config.backward == "posterior":
-        return log_posterior(heads.log_policy, log_matrices, outcomes)
-    return torch.log_softmax(torch.zeros_like(heads.log_policy), dim=-1)
 
 
 class Balance(Objective):
@@ -213,7 +192,7 @@ class Balance(Objective):
         return False
 
     def sampler(self, batch_size: int) -> Sampler:
-        return policy_sampler(self.learner.network, batch_size)
+        return self.learner.network.recording_sampler(batch_size)
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         for batch in self.learner.replayed(fresh):
@@ -222,9 +201,6 @@ class Balance(Objective):
     @abstractmethod
     def terms(self, batch: Trajectories, step: int) -> Terms:
         """The loss of one batch and what is logged with it."""
-
-    def log_z(self) -> float:
-        return self.learner.root_log_flow()
 
 
 class PathBalance(Balance):
@@ -247,7 +223,9 @@ class PathBalance(Balance):
         return self.learner.config.objective.path != "realised"
 
     def terms(self, batch: Trajectories, step: int) -> Terms:
-        written = None if self.pulls is None else written_terms(self.learner, batch, step, self.pulls)
+        written = None
+        if self.pulls is not None and isinstance(self.learner, SequenceLearner):
+            written = written_terms(self.learner, batch, step, self.pulls)
         return self.step_terms(path_steps(self.learner, batch, step)) if written is None else written
 
     def step_terms(self, steps: Steps) -> Terms:
@@ -264,7 +242,9 @@ def has_written_loss(config: ObjectiveConfig) -> bool:
     return config.loss == "squared" and (config.path == "realised" or config.backward != "posterior")
 
 
-def written_terms(learner: Learner, batch: Trajectories, step: int, pulls: Callable[[Array], Pulls]) -> Terms | None:
+def written_terms(
+    learner: SequenceLearner, batch: Trajectories, step: int, pulls: Callable[[Array], Pulls]
+) -> Terms | None:
     """What `PathBalance.step_terms` says of trajectories, by a written-out gradient; None where there is none.
 
     Args:
@@ -277,10 +257,10 @@ def written_terms(learner: Learner, batch: Trajectories, step: int, pulls: Calla
     recorder = learner.recorder(batch, leaves=not realised and config.backward == "learned")
     if recorder is None:
         return None
-    log_reward = learner.log_rewards(batch.outcomes, batch.scores, step)
+    log_reward = learner.log_rewards(batch, step)
     paths = Paths(batch.intentions, batch.outcomes, batch.valid, log_reward)
     written = WrittenPaths(recorder.rows(), network.num_tokens, network.length)
-    log_matrices = None if realised else learner.log_dynamics(paths.outcomes).numpy()
+    log_matrices = None if realised else learner.log_dynamics(batch).numpy()
     loss, values = pulled(written, config, paths, log_matrices, pulls)
     loss = WrittenLoss.of(loss, recorder, torch.from_numpy(written.gradient))
     return {"loss": loss, **dict(zip(SPREAD, moments(values, None).tolist(), strict=True))}

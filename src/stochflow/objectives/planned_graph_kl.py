@@ -6,11 +6,13 @@ import torch
 from torch import Tensor
 
 from stochflow.core.logspace import log_marginal, safe_log
-from stochflow.objectives.base import Terms
+from stochflow.models.base import Sampler
+from stochflow.models.graph_network import GraphSampler
+from stochflow.objectives.base import Objective, Terms
 from stochflow.objectives.divergence import state_kl
-from stochflow.objectives.graph_base import GraphLearner, GraphObjective
+from stochflow.objectives.entropy import EntropyTerms, entropy_terms
+from stochflow.objectives.learners import GraphLearner
 from stochflow.objectives.planning.plan_states import draw_states
-from stochflow.sampling.graph_rollout import PolicyRows
 from stochflow.sampling.trajectories import Trajectories
 from stochflow.truth.dag import Attainable, attainable_optimum
 
@@ -27,7 +29,7 @@ def policy_kl(log_planned: Tensor, log_policy: Tensor) -> Tensor:
     return (log_planned.exp() * (log_planned - log_policy)).sum(dim=-1)
 
 
-class PlannedGraphKL(GraphObjective):
+class PlannedGraphKL(Objective):
     """Distils KL(M_θ(·|s)‖T(·|s)), T ∝ exp(V(s') + log p_B(s|s')), into the network.
 
     The plan is the attainable optimum under P̂: V of a paid object is its log R, of an unpaid one the flow head, and p_B
@@ -35,22 +37,27 @@ class PlannedGraphKL(GraphObjective):
     visited states of this divergence, above its minimum, is what the KL over episodes loses against the plan.
     """
 
+    learner: GraphLearner
+
     def __init__(self, learner: GraphLearner) -> None:
         super().__init__(learner)
+        self._graph = learner.environment.graph
         self.plan: Attainable | None = None
         self._eager: Tensor | None = None
         self._planned_at, self._num_planned = 0.0, 0
         self._believed = learner.dynamics.table()
 
-    def behaviour(self) -> Tensor | PolicyRows:
-        return super().behaviour() if self._eager is None else self._eager
+    def sampler(self, batch_size: int) -> Sampler:
+        if self._eager is None:
+            return super().sampler(batch_size)
+        return GraphSampler(self._graph, batch_size, self._eager)
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         if self._due(progress):
             self.replan(step)
             self._planned_at = progress
         for _ in range(self.learner.config.optimiser.updates):
-            yield self.terms(step)
+            yield self.terms(step, progress)
 
     def replan(self, step: int) -> None:
         """Plan from where the last plan stands: for the targets, and with the bonus for the behaviour."""
@@ -65,12 +72,12 @@ class PlannedGraphKL(GraphObjective):
         self._eager = eager.log_policy
         self._num_planned = learner.memory.num_calls
 
-    def terms(self, step: int) -> Terms:
+    def terms(self, step: int, progress: float) -> Terms:
         """Loss on states in proportion to the plan's visits."""
         plan, learner = self.plan, self.learner
         if plan is None:
             raise RuntimeError("replan before asking for terms")
-        graph, network, device = learner.graph, learner.network, learner.network.device
+        graph, network, device = self._graph, learner.network, learner.network.device
         visits = plan.visits[: graph.num_states]
         states, weights = draw_states(visits / visits.sum(), _MAX_ROWS, learner.generators["replay"])
         on_device = states.to(device)
@@ -85,15 +92,33 @@ class PlannedGraphKL(GraphObjective):
         flow_loss = (weights * (network.log_flow(hidden, on_device) - values).square()).sum() + self._object_loss(step)
         backward_loss = self._backward_loss()
         imitation_loss = (weights * policy_kl(plan.log_policy[states].float().to(device), log_policy)).sum()
+        config = learner.config.objective
+        loss = divergence + _IMITATION * imitation_loss + config.flow_weight * (flow_loss + backward_loss)
+        told: dict[str, Tensor] = {}
+        if config.lambda_ratio or config.lambda_dynamics:
+            entropy = self._entropy(states, weights, log_policy, progress)
+            loss = loss + entropy.penalty
+            told = {"log_entropy_ratio": entropy.log_ratio, "dynamics_loss": entropy.dynamics}
         return {
-            "loss": divergence
-            + _IMITATION * imitation_loss
-            + learner.config.objective.flow_weight * (flow_loss + backward_loss),
+            "loss": loss,
             "kl_loss": divergence,
+            **told,
             "imitation_loss": imitation_loss,
             "flow_loss": flow_loss,
             "backward_loss": backward_loss,
         }
+
+    def _entropy(self, states: Tensor, weights: Tensor, log_policy: Tensor, progress: float) -> EntropyTerms:
+        """The entropy terms at states of all depths, [rows]; each depth is a column of its own."""
+        graph, device = self._graph, log_policy.device
+        depths, rows = graph.depths[states], torch.arange(len(states))
+        size = (len(states), int(depths.max()) + 1)
+        visits = torch.zeros(size, device=device)
+        visits[rows, depths] = weights
+        choices = graph.valid_actions[states].sum(dim=-1).to(device)
+        policies = log_policy.unsqueeze(1).expand(*size, -1)
+        config = self.learner.config.objective
+        return entropy_terms(policies, visits, config, progress, choices.unsqueeze(1).expand(size))
 
     def log_z(self) -> float:
         """V(root) of the last plan; it aims at log Z minus the smallest reachable KL."""
@@ -116,24 +141,24 @@ class PlannedGraphKL(GraphObjective):
             self.plan, self._eager = Attainable(*state["bounds"].tolist(), *tables), state["eager"]
 
     def _solved(self, log_reward: Tensor, start: Tensor | None) -> Attainable:
-        graph = self.learner.graph
+        graph = self._graph
         return attainable_optimum(graph, log_reward, self._believed, start, _PLAN_TOLERANCE, _PLAN_SWEEPS)
 
     def _log_reward(self, step: int) -> Tensor:
         """log R of paid objects, log F of the others, float64, [X]."""
         learner = self.learner
-        paid, graph = learner.memory.paid, learner.graph
+        paid, graph = learner.memory.paid, self._graph
         log_reward = learner.reward.log_reward(graph.scores, step)
         if bool(paid.all()):
             return log_reward
-        guessed = learner.log_flows(torch.arange(graph.num_states, graph.num_nodes))
+        guessed = learner.network.log_flows(torch.arange(graph.num_states, graph.num_nodes))
         return torch.where(paid, log_reward, guessed)
 
     def _log_targets(self, states: Tensor) -> Tensor:
         """log T(outcome|s), log 1e-30 where there is no outcome; [rows] → [rows, C]."""
         if self.plan is None:
             raise RuntimeError("replan before asking for targets")
-        graph = self.learner.graph
+        graph = self._graph
         ahead = self.plan.advances[graph.children[states].clamp_min(0)]
         logits = safe_log(self.plan.marginals[states]) + ahead
         return torch.log_softmax(torch.where(graph.possible[states], logits, safe_log(torch.zeros(()))), dim=-1)
@@ -144,15 +169,15 @@ class PlannedGraphKL(GraphObjective):
         known = learner.memory.paid.nonzero().squeeze(-1)
         if len(known) > _MAX_ROWS:
             known = known[torch.randint(len(known), (_MAX_ROWS,), generator=learner.generators["replay"])]
-        log_reward = learner.reward.log_reward(learner.graph.scores[known], step).float().to(device)
-        nodes = (known + learner.graph.num_states).to(device)
+        log_reward = learner.reward.log_reward(self._graph.scores[known], step).float().to(device)
+        nodes = (known + self._graph.num_states).to(device)
         return (learner.network.log_flow(learner.network.hidden(nodes), nodes) - log_reward).square().mean()
 
     def _backward_loss(self) -> Tensor:
         """Cross-entropy of π_B against the posterior of the plan, at nodes in proportion to its visits; a scalar."""
         if self.plan is None:
             raise RuntimeError("replan before asking for terms")
-        graph, network = self.learner.graph, self.learner.network
+        graph, network = self._graph, self.learner.network
         shares = self.plan.visits[1:] / self.plan.visits[1:].sum()
         nodes, weights = draw_states(shares, _MAX_ROWS, self.learner.generators["replay"])
         nodes = nodes + 1  # all but the root, which nothing leads to

@@ -7,16 +7,17 @@ import torch
 from torch import Tensor
 
 from stochflow.core.logspace import log_marginal, masked_log_softmax, safe_log
+from stochflow.models.base import Array, Sampler
 from stochflow.models.engine.prefix_evaluation import StateRecorder, WrittenLoss
-from stochflow.objectives.base import ARITHMETIC, Learner, Objective, Terms
+from stochflow.objectives.base import ARITHMETIC, Objective, Terms
 from stochflow.objectives.divergence import state_kl
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
+from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import WrittenStates
 from stochflow.objectives.planning.plan import Plan, make_plan
 from stochflow.objectives.planning.plan_states import DrawnStates, PlannedStates
 from stochflow.objectives.planning.reward_model import RewardModel
 from stochflow.sampling.prefix_trie import PrefixTrie
-from stochflow.sampling.rollout import Array, NetworkSampler, Sampler
 from stochflow.sampling.score_memory import ScoreMemory
 from stochflow.sampling.trajectories import Trajectories
 
@@ -34,7 +35,9 @@ class PlannedKL(Objective):
     head. Regret is exactly the sum over depths of this divergence (above its minimum) under the policy's visits.
     """
 
-    def __init__(self, learner: Learner) -> None:
+    learner: SequenceLearner
+
+    def __init__(self, learner: SequenceLearner) -> None:
         super().__init__(learner)
         self.reward_model = RewardModel(learner.memory.trie.num_tokens, learner.memory.trie.length)
         self.plan: Plan | None = None
@@ -51,7 +54,7 @@ class PlannedKL(Objective):
         return ARITHMETIC
 
     def sampler(self, batch_size: int) -> Sampler:
-        network_sampler = NetworkSampler(self.learner.network, batch_size)
+        network_sampler = self.learner.network.sampler(batch_size)
         if not self.behaviour_policies:
             return network_sampler
         return PlanSampler(self.trie, self.behaviour_policies, network_sampler, batch_size)
@@ -72,7 +75,7 @@ class PlannedKL(Objective):
         memory = self.learner.memory
         self._fit_reward_model()
         self._choose(chosen_sequences(memory, self.learner.config.plan.max_entries))
-        log_rewards = self.learner.log_rewards(self.trie.sequences, memory.lookup(self.trie.sequences), step)
+        log_rewards = self.learner.log_rewards_of(self.trie.sequences, memory.lookup(self.trie.sequences), step)
         known: dict[int, Tensor] = {}
 
         def frontier(prefixes: Tensor) -> Tensor:
@@ -145,7 +148,7 @@ class PlannedKL(Objective):
         left = learner.network.length - drawn.depths.numpy()
         written = WrittenStates(recorder.rows(), learner.network.num_tokens, left)
         nodes, weights = drawn.nodes.numpy(), drawn.weights.numpy()
-        matrices = learner.log_dynamics(drawn.tokens[:1])[0].exp().numpy()
+        matrices = learner.log_dynamics_of(drawn.tokens[:1])[0].exp().numpy()
         divergence = written.divergence(matrices, drawn.sizes, states.log_targets.numpy().take(nodes, axis=0), weights)
         flow_loss = written.flow_loss(states.values.numpy().take(nodes), weights, config.flow_weight)
         loss = divergence + config.flow_weight * flow_loss
@@ -171,7 +174,7 @@ class PlannedKL(Objective):
 
     def log_z(self) -> float:
         """V(root) of the last plan; it aims at log Z minus the smallest reachable KL."""
-        return float(self.plan.values[0]) if self.plan is not None else self.learner.root_log_flow()
+        return float(self.plan.values[0]) if self.plan is not None else self.learner.network.root_log_flow()
 
     def state_dict(self) -> dict[str, Tensor]:
         model = self.reward_model
@@ -213,7 +216,7 @@ class PlannedKL(Objective):
             with torch.no_grad():
                 log_dynamics = dynamics.log_matrices_at(tokens, depths)
             return log_marginal(log_policy, log_dynamics)
-        log_dynamics = self.learner.log_dynamics(tokens[:1])
+        log_dynamics = self.learner.log_dynamics_of(tokens[:1])
         if len(depths) * log_dynamics[0, 0].numel() <= _MAX_ENTRIES:
             return log_marginal(log_policy, log_dynamics[0, depths])
         # one K×K table per depth, not per row
@@ -283,7 +286,7 @@ class PlannedKL(Objective):
 class PlanSampler:
     """The plan's policy on planned prefixes, the network's beyond them."""
 
-    def __init__(self, trie: PrefixTrie, policies: list[Tensor], beyond: NetworkSampler, batch_size: int) -> None:
+    def __init__(self, trie: PrefixTrie, policies: list[Tensor], beyond: Sampler, batch_size: int) -> None:
         self._trie, self._policies, self._beyond = trie, policies, beyond
         self._nodes = torch.zeros(batch_size, dtype=torch.int64)
         self._depth = 0

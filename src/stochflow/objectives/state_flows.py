@@ -1,37 +1,37 @@
-"""log F where a path goes on, and where it might have gone."""
+"""log F along a path."""
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from stochflow.objectives.base import Learner
+
+class Paths(NamedTuple):
+    """What is known of a batch before any network is evaluated.
+
+    Attributes:
+        intentions: [batch, time].
+        outcomes: [batch, time].
+        valid: True where a step counts, [batch, time].
+        log_reward: log R(x), [batch].
+    """
+
+    intentions: Tensor
+    outcomes: Tensor
+    valid: Tensor
+    log_reward: Tensor
 
 
-def terminal_flows(log_flow: Tensor, log_reward: Tensor) -> Tensor:
-    """log F(s') of every step with F(x) = R(x) at the end (`end_log_flow`).
+def path_flows(log_flow: Tensor, paths: Paths) -> tuple[Tensor, Tensor]:
+    """log F(s_t) and log F(s_{t+1}) of every step with F(x) = R(x) at the end (`end_log_flow`); [batch, time] each.
+
+    After the end of an episode, where no step is taken any more, both are log R(x).
 
     Args:
-        log_flow: log F of the proper prefixes, [batch, time].
-        log_reward: [batch].
-
-    Returns:
-        [batch, time].
+        log_flow: log F of the states before every step, [batch, time].
     """
-    return torch.cat([log_flow[:, 1:], log_reward.to(log_flow.dtype).unsqueeze(-1)], dim=1)
-
-
-def child_flows(learner: Learner, outcomes: Tensor, step: int) -> Tensor:
-    """log F of all K children of every prefix; a paid leaf counts its log R; [batch, L] → [batch, L, K].
-
-    The flows are targets: the network gives them without gradient. A leaf that was never paid for has the flow head's
-    own guess.
-    """
-    num_tokens = learner.network.num_tokens
-    flows = learner.network.child_log_flows(outcomes)
-    prefixes = outcomes[:, :-1].cpu().repeat_interleave(num_tokens, dim=0)
-    letters = torch.arange(num_tokens).repeat(len(outcomes)).unsqueeze(-1)
-    leaves = torch.cat([prefixes, letters], dim=1)
-    log_reward = (
-        learner.log_rewards(leaves, learner.memory.lookup(leaves), step).float().view(-1, num_tokens).to(flows.device)
-    )
-    flows[:, -1] = torch.where(log_reward.isnan(), flows[:, -1], log_reward)
-    return flows
+    log_reward = paths.log_reward.to(log_flow.dtype).unsqueeze(-1)
+    # an episode has ended before a step if no step is taken from there on
+    ended = paths.valid.flip(-1).cumsum(dim=-1).flip(-1) == 0
+    log_flow = torch.where(ended, log_reward, log_flow)
+    return log_flow, torch.cat([log_flow[:, 1:], log_reward], dim=1)

@@ -9,16 +9,16 @@ from torch import Tensor
 
 from stochflow.config.schema import Config
 from stochflow.core.errors import StochflowError
-from stochflow.environments.factory import configured_channel, configured_task
-from stochflow.environments.graphs import is_graph
-from stochflow.environments.registry import Reward
-from stochflow.evaluation.summary import Truth
-from stochflow.experiments.build import Experiment, restore
-from stochflow.experiments.graph_build import restore_graph_experiment
+from stochflow.environments.factory import configure
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.environment import SequenceEnvironment
+from stochflow.environments.sequences.task import Task
+from stochflow.experiments.build import restore
+from stochflow.experiments.experiment import Experiment
 from stochflow.reports.reader import RunRecord
 from stochflow.runs.directory import RunDirectory
-from stochflow.truth.dag import terminal_log_probs
 from stochflow.truth.prefix_tree import unbalanced_share
+from stochflow.truth.truth import Truth, truth_of
 
 _MAX_PREFIX_SOURCES = 256
 # the settings that decide what is true, whatever is learned
@@ -67,31 +67,15 @@ def examine(record: RunRecord) -> Examined:
     # where it was trained and what it was compared with need not exist any more
     evaluation = record.config.evaluation.model_copy(update={"reference": None})
     config = record.config.model_copy(update={"device": "cpu", "evaluation": evaluation})
-    if is_graph(config.task):
-        return _examine_graph(record, config)
     try:
         experiment = restore(RunDirectory(record.path), config)
     except StochflowError as error:
         return Examined(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
     landscape = None if experiment.truth is None else _landscape(experiment)
-    return Examined(landscape, _channels(experiment, record), experiment.task.num_letters)
-
-
-def _examine_graph(record: RunRecord, config: Config) -> Examined:
-    """The same of a run on a graph, which has no channel over letters to draw."""
-    try:
-        experiment = restore_graph_experiment(RunDirectory(record.path), config)
-    except StochflowError as error:
-        return Examined(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
-    truth = experiment.truth
-    landscape = Landscape(
-        log_rewards=truth.log_rewards.numpy(),
-        log_probs=terminal_log_probs(experiment.graph, experiment.log_policy).numpy(),
-        attainable=truth.attainable.log_probs.numpy(),
-        log_z=truth.attainable.log_z,
-        unbalanced=None,
-    )
-    return Examined(landscape)
+    environment = experiment.environment
+    if not isinstance(environment, SequenceEnvironment):  # without letters there is no channel over them to draw
+        return Examined(landscape)
+    return Examined(landscape, _channels(experiment, environment, record), environment.task.num_letters)
 
 
 @torch.no_grad()
@@ -111,28 +95,27 @@ def _landscape(experiment: Experiment) -> Landscape:
 def _truth(world: str) -> tuple[Truth, list[float] | None]:
     """The truth that all runs of one task, channel and reward share, solved once."""
     config = Config.model_validate_json(world)
-    task = configured_task(config)
-    channel = configured_channel(config.channel, task)
-    truth = Truth(task, channel, Reward(**config.reward.model_dump()))
+    environment = configure(config).environment
+    truth = truth_of(environment, Reward(**config.reward.model_dump()))
+    assert truth is not None, "only what can be enumerated is drawn"
+    unbalanced = None
     # where lengths vary, many prefixes have one child, and a share of all of them would say little
-    unbalanced = None if truth.histories else unbalanced_share(truth.log_rewards, channel, task.length)
+    if isinstance(environment, SequenceEnvironment) and environment.rules is None:
+        unbalanced = unbalanced_share(truth.log_rewards, environment.channel, environment.max_steps)
     return truth, unbalanced
 
 
 @torch.no_grad()
-def _channels(experiment: Experiment, record: RunRecord) -> Channels:
+def _channels(experiment: Experiment, environment: SequenceEnvironment, record: RunRecord) -> Channels:
     """The learned channel, averaged over the prefixes of the designs where it depends on them."""
-    task, config = experiment.task, experiment.config
-    truth, learned = experiment.channel.log_matrices(task.length).exp().numpy(), None
-    if experiment.dynamics is not None:
-        log_matrices = experiment.dynamics.log_matrices(_tokens(experiment, record))
-        learned = log_matrices.double().exp().mean(dim=0).numpy()
-    return Channels(task.alphabet.labels, truth, learned, config.dynamics.kind == "known")
+    task, config = environment.task, experiment.config
+    log_beliefs = experiment.log_beliefs(_tokens(task, record))
+    learned = None if log_beliefs is None else log_beliefs.exp().mean(dim=0).numpy()
+    return Channels(task.alphabet.labels, environment.dynamics.numpy(), learned, config.dynamics.kind == "known")
 
 
-def _tokens(experiment: Experiment, record: RunRecord) -> Tensor:
+def _tokens(task: Task, record: RunRecord) -> Tensor:
     """Designs of the run as tokens, [num, L]; the first letter repeated when there are none to go by."""
-    task = experiment.task
     try:
         tokens = task.alphabet.encode(record.samples["sequence"].head(_MAX_PREFIX_SOURCES).tolist())
     except StochflowError:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stochflow.environments.graphs import is_graph
+from stochflow.environments.graphs.factory import names_graph
 from stochflow.reports import figures
 from stochflow.reports.checkpoint import Channels, Examined, examine
 from stochflow.reports.html import markup
@@ -85,7 +85,7 @@ def _probabilities(run: RunRecord, examined: Examined, charts: Charts) -> str:
         shown.append(figures.probability_scatter(landscape))
         if landscape.unbalanced is not None:
             shown.append(figures.feasibility(landscape.unbalanced))
-        elif is_graph(run.config.task):
+        elif names_graph(run.config.task):
             words = "What is out of reach is not drawn: a state of a graph has several ways into it."
         else:
             words = "What is out of reach is not drawn: the matrix of this channel has no inverse to tell it by."
@@ -143,7 +143,7 @@ def _designs(run: RunRecord, examined: Examined) -> str:
     words = f"The {len(top)} best of {len(run.samples)} different designs, and how often each was drawn."
     return (
         title
-        + ("" if is_graph(run.config.task) else _logo(list(top["sequence"]), examined))
+        + ("" if names_graph(run.config.task) else _logo(list(top["sequence"]), examined))
         + markup.paragraph(words)
         + markup.table(columns, rows, 1, "Best designs")
     )

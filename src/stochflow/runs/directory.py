@@ -18,6 +18,7 @@ import pandas as pd
 from filelock import BaseFileLock, FileLock, Timeout
 from torch import Tensor
 
+from stochflow.environments.factory import TABLE_COPY
 from stochflow.runs.checkpoint import has_checkpoint, load_checkpoint, remove_old, save_checkpoint
 from stochflow.config.schema import Config, dump_yaml, read_yaml, resolve
 from stochflow.core.errors import ConfigError, DataError
@@ -26,7 +27,6 @@ from stochflow.core.files import read_limited, remove_leftovers, sync_file, sync
 
 FORMAT = "1"
 CONFIG = "config.yaml"
-TABLE = "table.csv"
 REFERENCE = "reference.txt"
 PROFILE = "profile.txt"
 PAID = "oracle.sqlite*"
@@ -34,7 +34,7 @@ VERSIONS = "versions.json"
 LOCK = ".lock"
 SEQUENCE = "sequence"
 _FILES = (
-    *(CONFIG, TABLE, REFERENCE, PROFILE, "metrics.jsonl", "summary.json", "samples.csv", "samples.fasta"),
+    *(CONFIG, TABLE_COPY, REFERENCE, PROFILE, "metrics.jsonl", "summary.json", "samples.csv", "samples.fasta"),
     *("versions.json", "oracle.sqlite", "oracle.id", "worker.json"),
 )
 _MOST_METRICS = 512 * 2**20
@@ -276,7 +276,7 @@ def _with_files_in(config: Config, folder: Path) -> Config:
     """The config with the run's own copies of its table and reference: nothing outside of a run is ever read for it."""
     table, evaluation = config.table, config.evaluation
     if table.file is not None:
-        table = table.model_copy(update={"file": str(folder / TABLE)})
+        table = table.model_copy(update={"file": str(folder / TABLE_COPY)})
     if evaluation.reference is not None:
         evaluation = evaluation.model_copy(update={"reference": str(folder / REFERENCE)})
     return config.model_copy(update={"table": table, "evaluation": evaluation})
@@ -374,7 +374,7 @@ def _furnish(fresh: Path, path: Path, config: Config, table: str | None, referen
     """What a run directory begins with; what the run that it replaces has paid for belongs to it."""
     write_atomically(fresh / CONFIG, _sealed(dump_yaml(config).encode()))
     if table is not None:
-        write_atomically(fresh / TABLE, table)
+        write_atomically(fresh / TABLE_COPY, table)
     if reference is not None:
         write_atomically(fresh / REFERENCE, reference)
     write_atomically(fresh / VERSIONS, json.dumps(versions(), indent=2) + "\n")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from stochflow.environments.sequences.task import Reward
+from stochflow.environments.rewards import Reward
 from stochflow.sampling.score_memory import ScoreMemory
 
 Canonical = Callable[[Tensor], Tensor]

@@ -1,60 +1,73 @@
-"""What can be judged: anything that draws intentions and knows the exact probability of what comes of them."""
+"""Policies that can be evaluated: anything that draws intentions and knows the exact probability of what comes.
+
+A `Policy` is finished and stands for itself; a `Sampler` steps one batch of it forward and is used up by that.
+"""
 
 import math
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
 from stochflow.core.logspace import log_marginal, safe_log
-from stochflow.environments.channels import Channel
+from stochflow.models.base import Array, FlowModel, Sampler
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.sampling.rollout import Array, NetworkSampler, Sampler, Walk
+from stochflow.models.graph_network import GraphNetwork, GraphSampler
+from stochflow.sampling.rollout import Walk
+from stochflow.truth import dag
 from stochflow.truth.prefix_tree import policy_log_marginals, terminal_log_probs
 
 _BLOCK = 2**22  # entries of one block of the table designs × kept sequences
 
 
 class Policy(Protocol):
-    """A finished way of making designs, without exploration."""
+    """A finished way of making objects, without exploration.
+
+    Every method takes an environment of the policy's own family, perhaps with other noise than it was trained in.
+    """
 
     def sampler(self, batch_size: int, generator: torch.Generator) -> Sampler:
-        """Intentions for a batch of designs, letter by letter."""
+        """Intentions for a batch of episodes, step by step."""
 
-    def terminal_log_probs(self, channel: Channel) -> Tensor:
-        """log P(x) of every sequence in lexicographic order, float64, [K^L]; for enumerable tasks only."""
+    def terminal_log_probs(self, environment: Any) -> Tensor:
+        """log P(x) of everything that an enumerable environment can make, float64, in the order of its objects."""
 
-    def log_probs(self, outcomes: Tensor, channel: Channel) -> Tensor:
-        """log P(x) of given sequences, float64; [num, L] → [num]."""
+    def log_probs(self, walk: Walk, environment: Any) -> Tensor:
+        """log P(x) of what the episodes of a walk made, float64, [num]."""
 
-    def intended(self, walk: Walk) -> Tensor:
-        """Distribution of the intention before every letter of a walk, float64, [num, L, K]."""
+    def visits(self, walk: Walk, environment: Any) -> Tensor:
+        """Share of every state and intention in what the policy does, float64, [..., A]; they sum to one.
+
+        States are those of `Environment.dynamics`: every node of a graph, or the prefixes of a walk.
+        """
 
 
 class NetworkPolicy:
-    """π(a|s) of a network: each letter is intended with what came before in view."""
+    """π(a|s) of a network over prefixes: each letter is intended with what came before in view."""
 
     def __init__(self, network: FlowNetwork) -> None:
         self._network = network
 
     def sampler(self, batch_size: int, generator: torch.Generator) -> Sampler:
-        return NetworkSampler(self._network, batch_size)
+        return self._network.sampler(batch_size)
 
-    def terminal_log_probs(self, channel: Channel) -> Tensor:
+    def terminal_log_probs(self, environment: Any) -> Tensor:
         """One sweep down the prefix tree."""
-        return terminal_log_probs(policy_log_marginals(self._tree(), channel))
+        return terminal_log_probs(policy_log_marginals(self._tree(), environment.channel))
 
-    def log_probs(self, outcomes: Tensor, channel: Channel) -> Tensor:
-        log_marginals = log_marginal(self._log_policy(outcomes).double(), channel.log_matrices(outcomes.shape[1]))
+    def log_probs(self, walk: Walk, environment: Any) -> Tensor:
+        outcomes = walk.outcomes
+        log_matrices = environment.channel.log_matrices(outcomes.shape[1])
+        log_marginals = log_marginal(self._log_policy(outcomes).double(), log_matrices)
         return log_marginals.gather(-1, outcomes.unsqueeze(-1)).sum(dim=(-2, -1))
 
-    def intended(self, walk: Walk) -> Tensor:
-        return self._log_policy(walk.outcomes).exp().double()
+    def visits(self, walk: Walk, environment: Any) -> Tensor:
+        return self._log_policy(walk.outcomes).exp().double() / walk.outcomes.numel()
 
     def _tree(self) -> Iterator[Tensor]:
-        """log π(·|s) level by level; without asking the network where its head is zero, as before training."""
+        """log π(·|s) level by level; without evaluating the network where its head is zero, as before training."""
         network, head = self._network, self._network.policy_head
         if network.mask is not None or any(bool(weight.any()) for weight in head.parameters()):
             yield from (level.cpu() for level in network.tree_log_policies())
@@ -64,8 +77,29 @@ class NetworkPolicy:
 
     @torch.no_grad()
     def _log_policy(self, outcomes: Tensor) -> Tensor:
-        tokens = outcomes.to(self._network.body.start.device)
-        return self._network.all_prefixes(tokens).log_policy[:, :-1].cpu()
+        return self._network.all_prefixes(outcomes.to(self._network.device)).log_policy[:, :-1].cpu()
+
+
+class GraphPolicy:
+    """π(a|s) of a network over the nodes of a graph."""
+
+    def __init__(self, network: GraphNetwork) -> None:
+        self._network = network
+
+    def sampler(self, batch_size: int, generator: torch.Generator) -> Sampler:
+        return GraphSampler(self._network.graph, batch_size, self._network.policy_table())
+
+    def terminal_log_probs(self, environment: Any) -> Tensor:
+        return dag.terminal_log_probs(environment.graph, self._network.policy_table())
+
+    def log_probs(self, walk: Walk, environment: Any) -> Tensor:
+        return self.terminal_log_probs(environment)[environment.made(walk.outcomes, walk.valid)]
+
+    def visits(self, walk: Walk, environment: Any) -> Tensor:
+        graph = environment.graph
+        policies = self._network.policy_table().exp() * graph.valid_actions
+        nodes = dag.node_visits(graph, dag.outcome_marginals(graph.dynamics, policies))[: graph.num_states]
+        return (nodes / nodes.sum()).unsqueeze(-1) * policies
 
 
 class OpenLoopPolicy:
@@ -85,7 +119,7 @@ class OpenLoopPolicy:
         rows = torch.multinomial(self.counts, batch_size, replacement=True, generator=generator)
         return OpenLoopSampler(self.sequences[rows], self._num_tokens)
 
-    def terminal_log_probs(self, channel: Channel) -> Tensor:
+    def terminal_log_probs(self, environment: Any) -> Tensor:
         """The counts, pushed through the channel one position at a time; sequences out of reach get log 1e-30."""
         length = self.sequences.shape[1]
         powers = self._num_tokens ** torch.arange(length - 1, -1, -1)
@@ -94,12 +128,13 @@ class OpenLoopPolicy:
         probs[codes] = self.counts / self.counts.sum()
         for position in range(length):
             shape = (self._num_tokens**position, self._num_tokens, -1)
-            probs = torch.einsum("pas,ab->pbs", probs.reshape(shape), channel.matrix(position))
+            probs = torch.einsum("pas,ab->pbs", probs.reshape(shape), environment.channel.matrix(position))
         return safe_log(probs.reshape(-1))
 
-    def log_probs(self, outcomes: Tensor, channel: Channel) -> Tensor:
+    def log_probs(self, walk: Walk, environment: Any) -> Tensor:
         """log Σ_y count(y)/n·Π_t P(x_t|y_t): the products of all pairs are one matrix product of their logarithms."""
-        log_matrices = channel.log_matrices(outcomes.shape[1])  # [L, K, K]
+        outcomes = walk.outcomes
+        log_matrices = environment.channel.log_matrices(outcomes.shape[1])  # [L, K, K]
         positions = torch.arange(outcomes.shape[1])
         # [num_kept, L·K]: log P(b|y_t) of every letter b that could have come
         columns = log_matrices[positions, self.sequences].flatten(1)
@@ -108,9 +143,9 @@ class OpenLoopPolicy:
         blocks = rows.split(max(1, _BLOCK // len(columns)))
         return torch.cat([torch.logsumexp(block @ columns.T + log_weights, dim=-1) for block in blocks])
 
-    def intended(self, walk: Walk) -> Tensor:
+    def visits(self, walk: Walk, environment: Any) -> Tensor:
         """Certain: the whole sequence was chosen beforehand."""
-        return one_hot(walk.intentions, self._num_tokens).double()
+        return one_hot(walk.intentions, self._num_tokens).double() / walk.intentions.numel()
 
 
 class OpenLoopSampler:
@@ -130,6 +165,10 @@ class OpenLoopSampler:
         self._depth += 1
 
 
-def as_policy(judged: Policy | FlowNetwork) -> Policy:
-    """A network stands for its own π."""
-    return NetworkPolicy(judged) if isinstance(judged, FlowNetwork) else judged
+def policy_of(network: FlowModel) -> Policy:
+    """The policy that a network stands for."""
+    if isinstance(network, FlowNetwork):
+        return NetworkPolicy(network)
+    if isinstance(network, GraphNetwork):
+        return GraphPolicy(network)
+    raise TypeError(f"{type(network).__name__} has no policy to evaluate; give Objective.policy one")

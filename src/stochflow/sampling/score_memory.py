@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from stochflow.core.errors import OracleError
-from stochflow.environments.sequences.task import MAX_SCORE, Reward
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.task import MAX_SCORE
 from stochflow.sampling.prefix_trie import PrefixTrie
 
 Codes = npt.NDArray[np.int64]

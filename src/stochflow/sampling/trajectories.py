@@ -9,13 +9,13 @@ from stochflow.models.engine.prefix_evaluation import Recorder
 
 @dataclass(frozen=True)
 class Trajectories:
-    """What was meant, what came, and how it scored.
+    """What was intended, what came, and how it scored.
 
     Attributes:
         intentions: a_t, [batch, time].
-        outcomes: the token that came instead, [batch, time]; the state at time t is outcomes[:, :t].
-        valid: True where a decision was made; False in a random starting prefix and in padding, [batch, time].
-        scores: score of the finished sequence, float64, [batch].
+        outcomes: what came instead, [batch, time]; the state at time t is a function of outcomes[:, :t].
+        valid: True where a decision was made; False in a random starting prefix and after the end, [batch, time].
+        scores: score of the finished object, float64, [batch].
         log_behaviour: log-probability of each intention under the policy that drew it, [batch, time]; zero where
             the step is not valid, for remembered trajectories, and where the objective does not read it.
         recorder: what the network computed while it drew them, if it was kept; it holds until the next update.
@@ -27,6 +27,13 @@ class Trajectories:
     scores: Tensor
     log_behaviour: Tensor
     recorder: Recorder | None = None
+
+    def trimmed(self) -> "Trajectories":
+        """The same without the last steps that no episode has taken; at least one step stays."""
+        time = max(int(self.valid.sum(dim=1).amax()), 1) if self.valid.numel() else self.valid.shape[1]
+        columns = (self.intentions, self.outcomes, self.valid)
+        intentions, outcomes, valid = (column[:, :time] for column in columns)
+        return Trajectories(intentions, outcomes, valid, self.scores, self.log_behaviour[:, :time], self.recorder)
 
     def __len__(self) -> int:
         return self.outcomes.shape[0]  # `len` of a tensor takes ten times as long

@@ -19,12 +19,13 @@ import torch
 from torch import Tensor, distributed, nn
 
 from stochflow.core.errors import ConfigError, TeamError
-from stochflow.environments.channels import Channel
+from stochflow.models.base import Array, Sampler
 from stochflow.models.flow_network import FlowNetwork, Heads
-from stochflow.objectives.base import Learner, Objective
-from stochflow.sampling.rollout import Array, Sampler
+from stochflow.objectives.base import Objective
+from stochflow.objectives.learners import SequenceLearner
 from stochflow.sampling.score_memory import checked_scores
 from stochflow.sampling.trajectories import Trajectories
+from stochflow.training.dynamics_fitter import DynamicsFitter
 from stochflow.training.optimizer import Record
 from stochflow.training.trainer import Trainer
 
@@ -166,32 +167,30 @@ class TeamTrainer(Trainer):
     def __init__(
         self,
         team: Team,
-        learner: Learner,
+        learner: SequenceLearner,
         objective: Objective,
-        channel: Channel,
-        oracle: Callable[[Tensor], Tensor],
-        free: Callable[[Tensor], Tensor],
+        fitter: DynamicsFitter,
     ) -> None:
-        self._team = team
-        generator = learner.generators["channel"]
-
-        def ask(sequences: Tensor) -> Tensor:
-            scores = torch.empty(len(sequences), dtype=torch.float64)
-            if team.leads:
-                scores = checked_scores(oracle(sequences), len(sequences))
-            # a noisy answer is drawn from this stream, and by the lead alone
-            generator.set_state(team.from_lead(generator.get_state()))
-            return team.from_lead(scores)
-
-        def is_free(sequences: Tensor) -> Tensor:
-            nothing = torch.zeros(len(sequences), dtype=torch.bool)
-            return team.from_lead(free(sequences) if team.leads else nothing)
-
-        super().__init__(learner, objective, channel, ask, is_free)
+        super().__init__(learner, objective, fitter)
+        self._team, self._network = team, learner.network
         self.descent.reduce = team.sum_gradients
 
+    def measure(self, made: Tensor) -> Tensor:
+        """Only the first process asks the oracle."""
+        team, generator = self._team, self.learner.generators["channel"]
+        scores = torch.empty(len(made), dtype=torch.float64)
+        if team.leads:
+            scores = checked_scores(super().measure(made), len(made))
+        # a noisy answer is drawn from this stream, and by the first process alone
+        generator.set_state(team.from_lead(generator.get_state()))
+        return team.from_lead(scores)
+
+    def free(self, made: Tensor) -> Tensor:
+        nothing = torch.zeros(len(made), dtype=torch.bool)
+        return self._team.from_lead(super().free(made) if self._team.leads else nothing)
+
     def train_step(self) -> Record:
-        with sharing(self.learner.network, self._team):
+        with sharing(self._network, self._team):
             record = super().train_step()
         # clocks differ, and a budget in minutes must end in the same step everywhere
         self.seconds = float(self._team.from_lead(torch.tensor([self.seconds], dtype=torch.float64)))

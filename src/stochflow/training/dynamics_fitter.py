@@ -1,11 +1,15 @@
 """P̂ learned from what was observed, round by round."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from stochflow.config.schema import DynamicsConfig
+from stochflow.core.logspace import safe_log
+from stochflow.environments.graphs.environment import nodes_on
+from stochflow.models.dynamics.counted import KnownGraphDynamics
 from stochflow.models.dynamics.tabular import (
     Codes,
     DynamicsModel,
@@ -14,7 +18,7 @@ from stochflow.models.dynamics.tabular import (
     transition_counts,
 )
 from stochflow.models.dynamics.tabular_fit import TableDescent
-from stochflow.objectives.base import Learner
+from stochflow.objectives.learners import GraphLearner, SequenceLearner
 from stochflow.sampling.trajectories import Trajectories
 from stochflow.training.optimizer import Descent, Record, State, finite_numbers
 
@@ -27,10 +31,46 @@ def dynamics_learning_rate(config: DynamicsConfig, progress: float) -> float:
     return config.learning_rate * (1.0 - (1.0 - _FINAL_SHARE) * progress)
 
 
-class DynamicsFitter:
+class DynamicsFitter(Protocol):
+    """Learns P̂ from what was observed, once per training step."""
+
+    def fit(self, fresh: Trajectories, progress: float) -> Record:
+        """Learn from a fresh batch; what is said of it, or nothing where P̂ is not learned."""
+
+    def state_dict(self) -> State: ...
+
+    def load_state_dict(self, state: State, /) -> None: ...
+
+
+class CountingFitter:
+    """Counts the transitions of a graph."""
+
+    def __init__(self, learner: GraphLearner) -> None:
+        self._learner = learner
+
+    def fit(self, fresh: Trajectories, progress: float) -> Record:
+        """Count the steps of the batch, after the cross-entropy of P̂ on them as it was before; none if P̂ is known."""
+        dynamics, valid = self._learner.dynamics, fresh.valid
+        if isinstance(dynamics, KnownGraphDynamics):
+            return {}
+        states = nodes_on(self._learner.environment.graph, fresh.outcomes, valid)[:, :-1]
+        seen = (states[valid], fresh.intentions[valid], fresh.outcomes[valid])
+        loss = -float(safe_log(dynamics.table()[seen]).mean())
+        dynamics.observe(*seen)
+        return {"forward_dynamics_loss": loss}
+
+    def state_dict(self) -> State:
+        """The counts are a part of the model."""
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        """Nothing to restore."""
+
+
+class GradientFitter:
     """Cross-entropy of P̂ on observed (s, a, s'), with an optimiser of its own; nothing where P̂ is `idle`."""
 
-    def __init__(self, learner: Learner, config: DynamicsConfig, idle: bool = False) -> None:
+    def __init__(self, learner: SequenceLearner, config: DynamicsConfig, idle: bool = False) -> None:
         self._learner, self._config = learner, config
         self._descent: Descent | TableDescent | None = None
         model = learner.dynamics

@@ -1,21 +1,20 @@
-"""The only training loop: sample → fit the dynamics → objective → step → record."""
+"""The training loop: sample → fit the dynamics → objective → step → record."""
 
 import math
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from stochflow.config.schema import Config, OptimiserConfig
-from stochflow.environments.channels import Channel
-from stochflow.environments.sequences.task import Reward
+from stochflow.config.schema import OptimiserConfig
+from stochflow.models.base import Sampler
 from stochflow.models.engine.prefix_evaluation import Recorder
+from stochflow.models.prefix_sampler import RecordingSampler
 from stochflow.objectives.base import Learner, Objective, Terms
-from stochflow.sampling.rollout import Exploration, RecordingSampler, Sampler, Walk, rollout
+from stochflow.sampling.rollout import Exploration, Walk, rollout
 from stochflow.sampling.trajectories import Trajectories
 from stochflow.training.dynamics_fitter import DynamicsFitter
 from stochflow.training.optimizer import Descent, Record, State, learning_rate_factor, require_finite
@@ -32,48 +31,30 @@ class Stateful(Protocol):
     def load_state_dict(self, state: State, /) -> Any: ...
 
 
-class Loop(ABC):
-    """Owns the counters and the policy's optimiser of one run and takes it forward step by step.
+class Trainer:
+    """Owns the counters and the policy's optimizer of one run and takes it forward step by step.
 
     Attributes:
         step: training steps taken.
         trajectories: trajectories sampled.
         seconds: time spent in `train_step`, evaluation excluded.
         idle_steps: steps since the last oracle call.
-        descent: the policy's optimiser.
+        descent: the policy's optimizer.
     """
 
-    def __init__(self, config: Config, reward: Reward, trained: list[nn.Parameter]) -> None:
-        self._config, self._reward = config, reward
-        self.descent = Descent([weight for weight in trained if weight.requires_grad], config.optimiser.clip)
-        self.exploration = Exploration(**config.exploration.model_dump())
+    def __init__(self, learner: Learner, objective: Objective, fitter: DynamicsFitter) -> None:
+        self.learner, self.objective, self.dynamics_fitter = learner, objective, fitter
+        self._config, self._reward = learner.config, learner.reward
+        weights = [*learner.network.parameters(), *objective.own.parameters()]
+        self.descent = Descent([weight for weight in weights if weight.requires_grad], self._config.optimiser.clip)
+        self.exploration = Exploration(**self._config.exploration.model_dump())
         self.step, self.trajectories, self.seconds = 0, 0, 0.0
         self.idle_steps, self._num_free = 0, 0
 
     @property
-    @abstractmethod
     def calls(self) -> int:
         """Oracle calls: answers that this run paid for; a new object once, or every visit where answers are noisy."""
-
-    @abstractmethod
-    def collect(self) -> Trajectories:
-        """A scored batch from the objective's own behaviour, remembered and put into replay."""
-
-    @abstractmethod
-    def fit_dynamics(self, fresh: Trajectories, progress: float) -> Record:
-        """Learn P̂ from a fresh batch and say how well it did."""
-
-    @abstractmethod
-    def updates(self, fresh: Trajectories, progress: float) -> Iterator[Terms]:
-        """Loss terms of the objective, one dictionary per parameter update."""
-
-    @abstractmethod
-    def modules(self) -> dict[str, nn.Module]:
-        """Everything with weights, by name."""
-
-    @abstractmethod
-    def parts(self) -> dict[str, Stateful]:
-        """Everything that a checkpoint keeps, by name, but for the policy's optimiser."""
+        return self.learner.memory.num_calls - self._num_free
 
     @property
     def progress(self) -> float:
@@ -129,6 +110,14 @@ class Loop(ABC):
         learned = dynamics_record | _means(logged)
         return self.advance(fresh, learning_rate, time.perf_counter() - started, learned)
 
+    def fit_dynamics(self, fresh: Trajectories, progress: float) -> Record:
+        """Learn P̂ from a fresh batch and say how well it did."""
+        return self.dynamics_fitter.fit(fresh, progress)
+
+    def updates(self, fresh: Trajectories, progress: float) -> Iterator[Terms]:
+        """Loss terms of the objective, one dictionary per parameter update."""
+        return self.objective.updates(fresh, self.step, progress)
+
     def advance(self, fresh: Trajectories, learning_rate: float, seconds: float, learned: Record) -> Record:
         """Count a step that was taken with a fresh batch, and say what happened."""
         self.step += 1
@@ -143,6 +132,79 @@ class Loop(ABC):
             "beta": self._reward.exponent(self.step - 1),
             "batch_score": float(np.add.reduce(fresh.scores.numpy()) / len(fresh)) if len(fresh) else math.nan,
             **learned,
+        }
+
+    @property
+    def batch_size(self) -> int:
+        """Trajectories of the next step: as configured, or what is left of the budget."""
+        size, budget = self._config.optimiser.batch_size, self._config.budget.trajectories
+        return size if budget is None else min(size, budget - self.trajectories)
+
+    def begin(self) -> None:
+        """Called once before the first step of a session."""
+
+    def sampler(self, size: int) -> Sampler:
+        """Where so many training trajectories come from."""
+        return self.objective.sampler(size)
+
+    def collect(self) -> Trajectories:
+        """A scored batch from the objective's own behaviour, remembered and put into replay."""
+        learner, size = self.learner, self.batch_size
+        sampler, read = self.sampler(size), self.objective.reads_behaviour
+        walk = rollout(learner.environment, sampler, size, learner.generators, self.exploration, judge_behaviour=read)
+        return self.keep(walk, sampler.recorder if isinstance(sampler, RecordingSampler) else None)
+
+    def keep(self, walk: Walk, recorder: Recorder | None = None) -> Trajectories:
+        """Pay for what a walk brought, as far as the budget goes, and remember it."""
+        size, before = len(walk), self.calls
+        walk, made, num_free = self._affordable(walk)
+        scores = self.learner.memory.pay(made, self.measure)
+        self._num_free += num_free
+        self.idle_steps = self.idle_steps + 1 if self.calls == before else 0
+        # what was left out because the budget ended stays in the recorder, so it does not fit any more
+        recorder = recorder if len(scores) == size else None
+        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour, recorder)
+        self.learner.replay.add(batch)
+        return batch
+
+    def measure(self, made: Tensor) -> Tensor:
+        """What the oracle answers; how a measurement comes out is the world's doing, like the outcome of a step."""
+        return self.learner.environment.measure(made, self.learner.generators["channel"])
+
+    def free(self, made: Tensor) -> Tensor:
+        """Which answers cost nothing, as `Environment.free`."""
+        return self.learner.environment.free(made)
+
+    def _affordable(self, walk: Walk) -> tuple[Walk, Tensor, int]:
+        """The first episodes of a walk that the budget can pay for, what they made, and how many answers are free."""
+        environment, budget = self.learner.environment, self._config.budget.oracle_calls
+        made = environment.made(walk.outcomes, walk.valid)
+        if budget is None and not environment.has_free:
+            return walk, made, 0
+        asked = self.learner.memory.asks(made)
+        free = torch.zeros_like(asked)
+        if environment.has_free:
+            free[asked] = self.free(made[asked])
+        counts = (asked & ~free).cumsum(dim=0)
+        # counts never fall from row to row, so what can be paid for comes first
+        size = len(counts) if budget is None else int((counts <= budget - self.calls).sum())
+        return walk.first(size), made[:size], int(free[:size].sum())
+
+    def modules(self) -> dict[str, nn.Module]:
+        """Everything with weights, by name."""
+        return {"network": self.learner.network, "dynamics": self.learner.dynamics, "objective": self.objective.own}
+
+    def parts(self) -> dict[str, Stateful]:
+        """Everything that a checkpoint keeps, by name, but for the policy's optimizer."""
+        learner = self.learner
+        return {
+            "network": learner.network,
+            "dynamics": learner.dynamics,
+            "memory": learner.memory,
+            "replay": learner.replay,
+            "generators": learner.generators,
+            "dynamics_optimiser": self.dynamics_fitter,
+            "objective": self.objective,
         }
 
     def state_dict(self) -> State:
@@ -192,100 +254,3 @@ def _means(records: list[Record]) -> Record:
         return records[0] if records else {}
     said = {name: [record[name] for record in records if name in record] for name in records[-1]}
     return {name: sum(values) / len(values) for name, values in said.items()}
-
-
-class Trainer(Loop):
-    """The loop over sequences."""
-
-    def __init__(
-        self,
-        learner: Learner,
-        objective: Objective,
-        channel: Channel,
-        oracle: Callable[[Tensor], Tensor],
-        free: Callable[[Tensor], Tensor] | None = None,
-    ) -> None:
-        super().__init__(learner.config, learner.reward, [*learner.network.parameters(), *objective.own.parameters()])
-        self.learner, self.objective = learner, objective
-        self.channel, self.oracle, self._free = channel, oracle, free
-        self.dynamics_fitter = DynamicsFitter(learner, learner.config.dynamics, idle=not objective.reads_dynamics)
-
-    @property
-    def calls(self) -> int:
-        return self.learner.memory.num_calls - self._num_free
-
-    def fit_dynamics(self, fresh: Trajectories, progress: float) -> Record:
-        return self.dynamics_fitter.fit(fresh, progress)
-
-    def updates(self, fresh: Trajectories, progress: float) -> Iterator[Terms]:
-        return self.objective.updates(fresh, self.step, progress)
-
-    def modules(self) -> dict[str, nn.Module]:
-        return {"network": self.learner.network, "dynamics": self.learner.dynamics, "objective": self.objective.own}
-
-    @property
-    def batch_size(self) -> int:
-        """Trajectories of the next step: as configured, or what is left of the budget."""
-        size, budget = self.learner.config.optimiser.batch_size, self.learner.config.budget.trajectories
-        return size if budget is None else min(size, budget - self.trajectories)
-
-    def collect(self) -> Trajectories:
-        learner, size = self.learner, self.batch_size
-        sampler, shape = self.sampler(size), (size, learner.network.length)
-        read = self.objective.reads_behaviour
-        walk = rollout(sampler, self.channel, shape, learner.generators, self.exploration, judge_behaviour=read)
-        return self.keep(walk, sampler.recorder if isinstance(sampler, RecordingSampler) else None)
-
-    def keep(self, walk: Walk, recorder: Recorder | None = None) -> Trajectories:
-        """Pay for what a walk brought, as far as the budget goes, and remember it."""
-        size, before = len(walk.outcomes), self.calls
-        walk, num_free = self._affordable(walk)
-        scores = self.learner.memory.pay(walk.outcomes, self.oracle)
-        self._num_free += num_free
-        # what was left out because the budget ended stays in the recorder, so it does not fit any more
-        return self.remember(walk, scores, before, recorder if len(scores) == size else None)
-
-    def remember(self, walk: Walk, scores: Tensor, before: int, recorder: Recorder | None = None) -> Trajectories:
-        """Remember a walk that was paid for, [batch]; so many calls there were before it."""
-        self.idle_steps = self.idle_steps + 1 if self.calls == before else 0
-        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour, recorder)
-        self.learner.replay.add(batch)
-        return batch
-
-    @property
-    def pays_for_all(self) -> bool:
-        """True where every new design of a walk is paid for, whatever it costs."""
-        return self.learner.config.budget.oracle_calls is None and self._free is None
-
-    def begin(self) -> None:
-        """Called once before the first step of a session."""
-
-    def sampler(self, size: int) -> Sampler:
-        """Where so many training trajectories come from."""
-        return self.objective.sampler(size)
-
-    def _affordable(self, walk: Walk) -> tuple[Walk, int]:
-        """The first episodes of a walk that the budget can pay for, and how many answers about them cost nothing."""
-        if self.pays_for_all:
-            return walk, 0
-        budget = self.learner.config.budget.oracle_calls
-        asked = self.learner.memory.asks(walk.outcomes)
-        free = torch.zeros_like(asked)
-        if self._free is not None:
-            free[asked] = self._free(walk.outcomes[asked])
-        counts = (asked & ~free).cumsum(dim=0)
-        # counts never fall from row to row, so what can be paid for comes first
-        size = len(counts) if budget is None else int((counts <= budget - self.calls).sum())
-        return Walk(*(column[:size] for column in vars(walk).values())), int(free[:size].sum())
-
-    def parts(self) -> dict[str, Stateful]:
-        learner = self.learner
-        return {
-            "network": learner.network,
-            "dynamics": learner.dynamics,
-            "memory": learner.memory,
-            "replay": learner.replay,
-            "generators": learner.generators,
-            "dynamics_optimiser": self.dynamics_fitter,
-            "objective": self.objective,
-        }

@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from stochflow.environments.registry import TASKS, make_task
-from stochflow.evaluation.summary import Truth, draw
-from stochflow.experiments.build import Experiment, build
+from stochflow.evaluation.samples import draw
+from stochflow.experiments.build import build
+from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.launch import resolve_config
 from stochflow.truth.prefix_tree import kl_to_target
+from stochflow.truth.truth import Truth
 
 # small and hardly trained: the laws below hold for any policy
 TINY = {

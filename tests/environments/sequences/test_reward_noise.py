@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.registry import Reward, Task, make_task
+from stochflow.environments.registry import Task, make_task
+from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.lookup_task import MeasuredTask, Measurements
 from stochflow.environments.sequences.reward_noise import with_noise
 from stochflow.environments.sequences.task import Alphabet

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.environments.registry import TASKS, make_task
-from stochflow.environments.sequences.task import Alphabet, Reward, Task
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.task import Alphabet, Task
 
 ACGT = Alphabet("ACGT")
 

@@ -7,8 +7,8 @@ from torch import Tensor
 from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.environments.channels import dna_synthesis, uniform_slip
-from stochflow.environments.registry import TASKS, Alphabet, Reward, Task
-from stochflow.evaluation.summary import Truth
+from stochflow.environments.registry import TASKS, Alphabet, Task
+from stochflow.environments.rewards import Reward
 from stochflow.experiments.conditional import (
     ConditionalSampler,
     ConditionalSettings,
@@ -20,6 +20,7 @@ from stochflow.experiments.conditional import (
 from stochflow.experiments.conditional.training import conditional_terms, draw_batch, draw_plan_states, relabel
 from stochflow.experiments.launch import resolve_config
 from stochflow.truth.prefix_tree import attainable_optimum
+from stochflow.truth.truth import Truth
 
 CHANNEL = uniform_slip(3, 0.2)
 REWARD = Reward(beta=2.0, floor=1e-6, ramp=0.0)

@@ -1,11 +1,12 @@
 import pytest
 import torch
+from stochflow.sampling.graph_rollout import walk
 
 from stochflow.core.random import Generators
+from stochflow.environments.graphs.environment import nodes_on
 from stochflow.environments.graphs.graph import Graph
 from stochflow.environments.graphs.hypergrid import hypergrid
 from stochflow.models.dynamics.counted import CountedDynamics, KnownGraphDynamics
-from stochflow.sampling.graph_rollout import nodes_on, walk
 
 
 def observed(graph: Graph, dynamics: CountedDynamics, num: int) -> CountedDynamics:

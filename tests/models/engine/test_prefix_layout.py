@@ -10,7 +10,8 @@ from stochflow.environments.channels import Channel, noiseless, uniform_slip
 from stochflow.models.engine.prefix_layout import SMALL_BATCH, PrefixTree, all_prefixes, num_complete_levels
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.kmer_body import PrefixBody
-from stochflow.sampling.rollout import NetworkSampler, RecordingSampler, policy_sampler, rollout
+from stochflow.models.prefix_sampler import NetworkSampler, RecordingSampler
+from stochflow.sampling.rollout import policy_sampler, rollout
 
 K, LENGTH = 3, 5
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences.task import Alphabet, Task
-from stochflow.experiments.build import Experiment, build
+from stochflow.experiments.build import build
+from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.launch import resolve_config
 
 SCORES = 0.3 + 0.7 * torch.rand(27, dtype=torch.float64, generator=torch.Generator().manual_seed(5))

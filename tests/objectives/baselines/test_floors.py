@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.evaluation.summary import Truth
-from stochflow.experiments.build import Experiment, build
+from stochflow.experiments.build import build
+from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.launch import resolve_config
 from stochflow.sampling.policies import OpenLoopPolicy
 from stochflow.truth.prefix_tree import kl_to_target
+from stochflow.truth.truth import Truth
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 
 from stochflow.environments.channels import confusion
-from stochflow.experiments.build import Experiment
+from stochflow.experiments.experiment import Experiment
 from stochflow.models.edit_proposal import EditProposal
 from stochflow.objectives.baselines.mars import Mars, realised_log_proposal
 

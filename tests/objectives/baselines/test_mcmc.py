@@ -8,7 +8,7 @@ import torch
 
 from stochflow.environments import channels
 from stochflow.environments.channels import Channel
-from stochflow.experiments.build import Experiment
+from stochflow.experiments.experiment import Experiment
 from stochflow.objectives.baselines.mcmc import MetropolisHastings, Reservoir, accepted, one_letter_changed
 from stochflow.sampling.policies import NetworkPolicy, OpenLoopPolicy
 from stochflow.truth.prefix_tree import tv_to_target

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.experiments.build import Experiment
+from stochflow.experiments.experiment import Experiment
 from stochflow.objectives.baselines.ppo import clipped_surrogate, generalised_advantages, standardised
 
 EVERYWHERE = torch.ones(1, 3, dtype=torch.bool)

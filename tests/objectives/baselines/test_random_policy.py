@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from stochflow.experiments.build import Experiment
+from stochflow.experiments.experiment import Experiment
 
 
 def test_nothing_is_learned_and_the_partition_function_is_estimated(

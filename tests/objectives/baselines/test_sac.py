@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.experiments.build import Experiment
+from stochflow.experiments.experiment import Experiment
 from stochflow.objectives.baselines.sac import intention_soft_value, temperature_loss
 
 Solver = Callable[[Experiment, float], tuple[float, Tensor]]

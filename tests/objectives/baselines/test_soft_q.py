@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from stochflow.experiments.build import Experiment
+from stochflow.experiments.experiment import Experiment
 from stochflow.objectives.baselines.soft_q import SoftQ, outcome_soft_value
 from stochflow.truth.state_optimum import blahut_arimoto
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stochflow.core.logspace import safe_log
 from stochflow.environments.channels import Channel, confusion, noiseless, positional_slip, uniform_slip
-from stochflow.environments.sequences.task import Reward
+from stochflow.environments.rewards import Reward
 from stochflow.objectives.planning.plan import PLAN_TOLERANCE, Plan, make_plan
 from stochflow.objectives.planning.reward_model import RewardModel
 from stochflow.sampling.prefix_trie import PrefixTrie

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from stochflow.environments.sequences.task import Reward
+from stochflow.environments.rewards import Reward
 from stochflow.objectives.planning.reward_model import RIDGE, RewardModel
 
 NUM_TOKENS, LENGTH = 4, 8

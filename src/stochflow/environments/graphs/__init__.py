@@ -1,50 +1,5 @@
-"""Tasks whose states form a directed acyclic graph, by name."""
+"""Environments whose states form a directed acyclic graph: the hypergrid and Gymnasium's tabular environments.
 
-from collections.abc import Callable
-
-from stochflow.config.schema import Config
-from stochflow.core.errors import ConfigError
-from stochflow.environments.graphs import gymnasium, hypergrid
-from stochflow.environments.graphs.graph import Graph
-
-__all__ = ["FAMILIES", "GRAPHS", "Graph", "configured_graph", "is_graph", "settings_of"]
-
-# what stands before the colon → the graph of what stands after it under a slip α
-FAMILIES: dict[str, Callable[[str, float], Graph]] = {
-    "hypergrid": hypergrid.hypergrid,
-    "gym": gymnasium.gym_graph,
-}
-# what `stochflow tasks` lists, with a form for all of its kind
-GRAPHS = {"hypergrid": hypergrid.FORM, gymnasium.EXAMPLE: gymnasium.FORM}
-
-
-def is_graph(task: str) -> bool:
-    """True for the name of a task of this folder."""
-    return task.partition(":")[0] in FAMILIES
-
-
-def settings_of(task: str) -> dict[str, object]:
-    """Settings that such tasks have by default, in the place of those of sequences."""
-    settings: dict[str, object] = {"reward": {"beta": 1.0}, "dynamics": {"depends_on": "state"}}
-    if task.partition(":")[0] == "gym":
-        # the world is noisy already, and what scores nothing must stay reachable
-        settings |= {"reward": {"beta": 1.0, "floor": 0.01}, "channel": {"kind": "none"}}
-    return settings
-
-
-def configured_graph(config: Config) -> Graph:
-    """The graph that the settings describe, or a sentence about a setting that only sequences have."""
-    family, _, parameters = config.task.partition(":")
-    return FAMILIES[family](parameters, _slip(config))
-
-
-def _slip(config: Config) -> float:
-    channel = config.channel
-    if channel.kind == "none":
-        return 0.0
-    if channel.kind != "uniform-slip" or isinstance(channel.noise, list):
-        possible = "none" if config.task.partition(":")[0] == "gym" else "α in [0, 1) or none"
-        raise ConfigError(f"{config.task} knows no noise of the kind '{channel.kind}'; give --noise {possible}")
-    if not 0.0 <= channel.noise < 1.0:
-        raise ConfigError(f"noise is {channel.noise:g}; the slip probability must be at least 0 and below 1")
-    return channel.noise
+A `Graph` holds the whole world as tables, so that its truth is always known. `explore` makes one of any small world
+that is written down as a class.
+"""

@@ -105,8 +105,8 @@ class Graph:
         return self.dynamics.cumsum(dim=-1)
 
     @cached_property
-    def obedient(self) -> bool:
-        """True when whatever is intended comes."""
+    def noiseless(self) -> bool:
+        """True where every intention comes out as intended."""
         if not self.outcomes_are_intentions:
             return False
         return bool(self.dynamics.diagonal(dim1=1, dim2=2)[self.valid_actions].eq(1.0).all())

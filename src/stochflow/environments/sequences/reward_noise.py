@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.sequences.task import Reward, Task
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.task import Task
 from stochflow.environments.sequences.wrappers import WrappedTask
 
 # Gauss–Hermite rule for expectations under a normal distribution; many nodes, for the cut at zero and the floor

@@ -1,6 +1,5 @@
-"""What a task is: an alphabet, a length and a score; and how scores become rewards."""
+"""What a task is: an alphabet, a length and a score."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor
 
 from stochflow.core.errors import DataError
+from stochflow.environments.rewards import Reward
 
 MAX_ENUMERABLE = 2**20
 MAX_SCORE = 1e300  # sums of scores stay finite
@@ -86,7 +86,7 @@ class Task(ABC):
         """What the oracle answers, one measurement per row; [num_sequences, length] → [num_sequences]."""
         return self.score(tokens)
 
-    def log_reward(self, tokens: Tensor, scores: Tensor, reward: "Reward") -> Tensor:
+    def log_reward(self, tokens: Tensor, scores: Tensor, reward: Reward) -> Tensor:
         """log E[R(x)] of sequences whose `score` is known already; the plain log R without noise. → [num_sequences]."""
         return reward.log_reward(scores)
 
@@ -162,25 +162,3 @@ class Task(ABC):
     def all_scores(self) -> Tensor:
         """Score of every sequence in lexicographic order, float64, [K^L]. For judging only, never for training."""
         return self.score(self.all_sequences).double()
-
-
-@dataclass(frozen=True)
-class Reward:
-    """R(x) = max(score(x)^β(t), floor) with β(t) = 1 + (β − 1)·(1 − 1/(1 + t/ramp)); ramp 0 means β at once."""
-
-    beta: float
-    floor: float
-    ramp: float
-
-    def exponent(self, step: int | None = None) -> float:
-        """β(t) at a training step; the final β without one."""
-        if step is None or self.ramp == 0:
-            return self.beta
-        return 1.0 + (self.beta - 1.0) * (1.0 - 1.0 / (1.0 + step / self.ramp))
-
-    def log_reward(self, scores: Tensor, step: int | None = None) -> Tensor:
-        """log R for scores of any shape, on the CPU; the power is never formed, so that it cannot overflow."""
-        # in numpy, whose operations on a handful of numbers cost a fraction of torch's
-        with np.errstate(divide="ignore"):
-            logarithms = np.log(np.maximum(scores.numpy(), 0.0))
-        return torch.from_numpy(np.asarray(np.maximum(self.exponent(step) * logarithms, math.log(self.floor))))

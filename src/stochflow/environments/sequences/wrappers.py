@@ -5,7 +5,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from stochflow.environments.sequences.task import Reward, Task
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.task import Task
 
 
 class WrappedTask(Task):

@@ -10,10 +10,12 @@ from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.core.logspace import log_marginal
 from stochflow.environments.channels import Channel
-from stochflow.environments.sequences.task import Reward, Task
-from stochflow.experiments.build import Experiment, build
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.task import Task
+from stochflow.experiments.build import build
 from stochflow.experiments.conditional.sampler import ConditionalSampler, ConditionalSettings
 from stochflow.experiments.conditional.support import Support, draw_support
+from stochflow.experiments.experiment import Experiment
 from stochflow.objectives.base import TensorTerms
 from stochflow.objectives.divergence import state_kl
 from stochflow.objectives.planning.plan import Plan, make_plan
@@ -149,6 +151,6 @@ def fine_tuning(sampler: ConditionalSampler, support: Support, config: Config) -
 
     The support is remembered as paid for and is no part of the budget. The config's `model` settings do not count.
     """
-    experiment = build(config, sampler.given(support))
-    experiment.trainer.learner.memory.pay(support.tokens, experiment.task.score)
+    experiment = build(config, network=sampler.given(support))
+    experiment.trainer.learner.memory.pay(support.tokens, experiment.environment.score)
     return experiment

@@ -14,13 +14,15 @@ from stochflow.config.methods import METHODS
 from stochflow.config.schema import MOST, Config, Settings, read_yaml, sentence_of
 from stochflow.core.errors import ConfigError
 from stochflow.core.files import write_atomically
-from stochflow.environments.channel_factory import parse_noise, with_matrix_inside
-from stochflow.environments.factory import configured_channel, configured_task, same_setting, with_table_pinned
-from stochflow.environments.graphs import is_graph
+from stochflow.environments.base import Environment
+from stochflow.environments.channel_factory import parse_noise
+from stochflow.environments.factory import same_setting
 from stochflow.environments.registry import TASKS
+from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.oracles.task import PREFIX
-from stochflow.experiments.build import choose_device, reference_tokens
-from stochflow.experiments.launch import default_path, resolve_config
+from stochflow.experiments.build import reference_tokens
+from stochflow.experiments.launch import default_path, prepare, resolve_layers
+from stochflow.experiments.torch_settings import choose_device
 from stochflow.runs.directory import RunDirectory, unwritable
 
 SPECIFICATION = "sweep.yaml"
@@ -197,10 +199,12 @@ def _runs(spec: SweepConfig, oracles: Sequence[str]) -> Iterator[PlannedRun]:
                     "channel": parse_noise(noise),
                     "budget": {"trajectories": spec.trajectories},
                 }
-                config, _ = with_table_pinned(resolve_config([spec.settings, layer]))
-                _check_surroundings(spec, config, named_oracle(task_name, oracles))
+                given = resolve_layers([spec.settings, layer])
+                configured = prepare([spec.settings, layer], named_oracle(task_name, oracles))
+                _check_surroundings(spec, configured.config, configured.environment)
+                config = configured.config.model_copy(update={"channel": given.channel})
                 label = noise if config.channel.file is None else Path(config.channel.file).stem
-                inside = with_matrix_inside(config.channel)
+                inside = configured.config.channel
                 for seed in range(spec.seeds):
                     seeded = config.model_copy(update={"seed": seed})
                     name = default_path(seeded).name
@@ -208,17 +212,13 @@ def _runs(spec: SweepConfig, oracles: Sequence[str]) -> Iterator[PlannedRun]:
                     yield PlannedRun(name, task_name, method, label, seed, whole)
 
 
-def _check_surroundings(spec: SweepConfig, config: Config, oracle: str | None) -> None:
+def _check_surroundings(spec: SweepConfig, config: Config, environment: Environment) -> None:
     """What a run needs beyond its settings must be there before the first one starts."""
-    if is_graph(config.task):  # whose settings are all that it needs
-        return
-    task = configured_task(config, oracle)
-    configured_channel(config.channel, task)
-    if config.evaluation.reference is not None:
-        reference_tokens(Path(config.evaluation.reference), task)
+    if isinstance(environment, SequenceEnvironment) and config.evaluation.reference is not None:
+        reference_tokens(Path(config.evaluation.reference), environment.task)
     if spec.engine == "local":  # machines of a cluster have devices and modules of their own
         choose_device(config.device)
-        task.check()
+        environment.check()
 
 
 def _checked(given: Mapping[str, Any]) -> SweepConfig:

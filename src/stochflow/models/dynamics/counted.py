@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from stochflow.core.logspace import safe_log
 from stochflow.environments.graphs.graph import Graph
 
 # weights of the kind's distribution, in observations, that a state's own counts are weighed against
@@ -23,6 +24,8 @@ class CountedDynamics(nn.Module):
     def __init__(self, graph: Graph, by_state: bool) -> None:
         super().__init__()
         self._graph, self._by_state = graph, by_state
+        self._table: Tensor | None = None  # estimated once for the same counts
+        self._estimated_at = 0
         self.register_buffer("counts", torch.zeros(graph.dynamics.shape, dtype=torch.float64))
 
     def observe(self, states: Tensor, intentions: Tensor, outcomes: Tensor) -> None:
@@ -30,8 +33,17 @@ class CountedDynamics(nn.Module):
         ones = torch.ones(len(states), dtype=torch.float64)
         self.counts.index_put_((states, intentions, outcomes), ones, accumulate=True)
 
+    def log_beliefs(self, outcomes: Tensor) -> Tensor:
+        """log P̂ of every state, float64, [S, A, C]."""
+        return safe_log(self.table())
+
     def table(self) -> Tensor:
         """P̂, float64, [S, A, C]; zero after intentions that are not possible."""
+        if self._table is None or self._estimated_at != self.counts._version:
+            self._table, self._estimated_at = self._estimated(), self.counts._version
+        return self._table
+
+    def _estimated(self) -> Tensor:
         pooled = self._pooled()
         if self._by_state:
             strength = self._strength(pooled)
@@ -73,6 +85,9 @@ class KnownGraphDynamics(nn.Module):
 
     def table(self) -> Tensor:
         return self._graph.dynamics
+
+    def log_beliefs(self, outcomes: Tensor) -> Tensor:
+        return safe_log(self.table())
 
 
 GraphDynamics = CountedDynamics | KnownGraphDynamics

@@ -101,6 +101,10 @@ class DynamicsModel(nn.Module):
             logits = logits + self.state_head(features).unflatten(-1, (self.num_tokens, self.num_tokens))
         return masked_log_softmax(self._with_context(logits, context), self.possible)
 
+    def log_beliefs(self, outcomes: Tensor) -> Tensor:
+        """log P̂ along sequences, float64, on the CPU; [num, L] → [num or 1, L, K, K]."""
+        return _log_beliefs(self, outcomes)
+
     def _with_context(self, logits: Tensor, context: Tensor | None) -> Tensor:
         """Logits plus what the context adds to every state of its row; [..., K, K] → the same."""
         if self.context_head is None:
@@ -131,8 +135,16 @@ class KnownDynamics(nn.Module):
     def log_matrices_at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Tensor:
         return self.log_table[depths]
 
+    def log_beliefs(self, outcomes: Tensor) -> Tensor:
+        return _log_beliefs(self, outcomes)
+
 
 Dynamics = DynamicsModel | KnownDynamics
+
+
+@torch.no_grad()
+def _log_beliefs(dynamics: Dynamics, outcomes: Tensor) -> Tensor:
+    return dynamics.log_matrices(outcomes.to(dynamics.device)).double().cpu()
 
 
 def chosen(log_matrices: Tensor, intentions: Tensor, outcomes: Tensor) -> Tensor:

@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from stochflow.models.edit_proposal import EditProposal
-from stochflow.objectives.base import Learner, Terms
+from stochflow.objectives.base import Terms
 from stochflow.objectives.baselines.mcmc import MetropolisHastings
+from stochflow.objectives.learners import SequenceLearner
 
 
 def realised_log_proposal(log_edits: Tensor, before: Tensor, realised: Tensor, log_dynamics: Tensor) -> Tensor:
@@ -42,7 +43,7 @@ class Mars(MetropolisHastings):
         improvements: latest improving moves, from [:, 0] to [:, 1], uint8, [num, 2, L].
     """
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: SequenceLearner) -> None:
         super().__init__(learner)
         network, config = learner.network, learner.config.chains
         self.proposal = EditProposal(network.num_tokens, network.length, config.width, config.uniform_share)
@@ -89,5 +90,5 @@ class Mars(MetropolisHastings):
 
     def _log_proposal(self, before: Tensor, realised: Tensor) -> Tensor:
         before, realised = before.to(self.learner.device), realised.to(self.learner.device)
-        log_dynamics = self.learner.log_dynamics(realised)
+        log_dynamics = self.learner.log_dynamics_of(realised)
         return realised_log_proposal(self.proposal(before), before, realised, log_dynamics)

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from stochflow.core.logspace import log_mean_exp
-from stochflow.objectives.base import ARITHMETIC, Learner, Objective, Terms
+from stochflow.models.base import Sampler
+from stochflow.objectives.base import ARITHMETIC, Objective, Terms
+from stochflow.objectives.learners import SequenceLearner
 from stochflow.sampling.policies import OpenLoopPolicy, OpenLoopSampler, Policy
-from stochflow.sampling.rollout import Sampler
 from stochflow.sampling.trajectories import Trajectories
 
 
@@ -72,7 +73,9 @@ class MetropolisHastings(Objective):
         kept: states after the burn-in.
     """
 
-    def __init__(self, learner: Learner) -> None:
+    learner: SequenceLearner
+
+    def __init__(self, learner: SequenceLearner) -> None:
         super().__init__(learner)
         network, config = learner.network, learner.config.chains
         self.states = torch.empty(0, network.length, dtype=torch.int64)
@@ -141,7 +144,7 @@ class MetropolisHastings(Objective):
         """L·log K − log mean 1/R over the states: under R/Z the mean of 1/R is K^L/Z."""
         designs, network = self._designs(), self.learner.network
         if not len(designs):
-            return self.learner.root_log_flow()
+            return self.learner.network.root_log_flow()
         log_rewards = self.learner.reward.log_reward(self.learner.memory.lookup(designs))
         return network.length * math.log(network.num_tokens) - float(log_mean_exp(-log_rewards))
 

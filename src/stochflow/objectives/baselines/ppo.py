@@ -7,6 +7,7 @@ from torch import Tensor
 
 from stochflow.core.logspace import entropy, masked_mean
 from stochflow.objectives.base import Objective, Terms
+from stochflow.objectives.learners import SequenceLearner
 from stochflow.sampling.trajectories import Trajectories
 
 
@@ -56,6 +57,8 @@ class PPO(Objective):
     uniform policy earns.
     """
 
+    learner: SequenceLearner
+
     @property
     def reads_dynamics(self) -> bool:
         """The gradient is that of sampled intentions; the world is never modelled."""
@@ -70,7 +73,7 @@ class PPO(Objective):
             heads = learner.network.all_prefixes(outcomes)
         values = heads.log_flow[:, :-1]
         rewards = -config.temperature * chosen(heads.log_policy[:, :-1], intentions)
-        rewards[:, -1] += learner.log_rewards(fresh.outcomes, fresh.scores, step).float().to(learner.device)
+        rewards[:, -1] += learner.log_rewards(fresh, step).float().to(learner.device)
         advantages = generalised_advantages(rewards, values, config.gae_decay)
         for _ in range(learner.config.optimiser.updates):
             yield self.terms(fresh, standardised(advantages, valid), advantages + values)
@@ -97,4 +100,4 @@ class PPO(Objective):
 
     def log_z(self) -> float:
         """V of the empty prefix; without noise and at τ = 1 it aims at log Z."""
-        return self.learner.root_log_flow()
+        return self.learner.network.root_log_flow()

@@ -9,6 +9,7 @@ from torch import Tensor
 from stochflow.core.logspace import log_marginal
 from stochflow.objectives.base import Learner, Objective, Terms
 from stochflow.objectives.divergence import reward_adjusted_diff
+from stochflow.objectives.path_terms import pick
 from stochflow.sampling.trajectories import Trajectories
 
 
@@ -25,19 +26,20 @@ class UniformIntentions(Objective):
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner = self.learner
-        outcomes = fresh.outcomes.to(learner.device)
         with torch.no_grad():
-            log_policy = learner.network.all_prefixes(outcomes).log_policy[:, :-1]
-        log_marginals = log_marginal(log_policy, learner.log_dynamics(outcomes))
-        realised = log_marginals.gather(-1, outcomes.unsqueeze(-1)).squeeze(-1).double().cpu()
-        residual = reward_adjusted_diff(learner.log_rewards(fresh.outcomes, fresh.scores), realised, fresh.valid)
+            heads = learner.path_heads(fresh, None if learner.environment.is_tree else "learned")
+        log_marginals = log_marginal(heads.log_policy, learner.log_dynamics(fresh))
+        realised = pick(log_marginals, fresh.outcomes.to(learner.device))
+        if heads.log_parent is not None:
+            realised = realised - heads.log_parent
+        residual = reward_adjusted_diff(learner.log_rewards(fresh), realised.double().cpu(), fresh.valid)
         self._log_weight = float(torch.logaddexp(torch.tensor(self._log_weight).double(), residual.logsumexp(dim=0)))
         self._num += len(fresh)
         yield from ()
 
     def log_z(self) -> float:
-        """log of the mean of R(x)/P_π(x) over everything that was made; before that, log F of the empty prefix."""
-        return self._log_weight - math.log(self._num) if self._num else self.learner.root_log_flow()
+        """log of the mean of R(x)/P_π(x) over everything that was made; before that, log F of the root."""
+        return self._log_weight - math.log(self._num) if self._num else super().log_z()
 
     def state_dict(self) -> dict[str, Tensor]:
         return {"log_weight": torch.tensor([self._log_weight, float(self._num)], dtype=torch.float64)}

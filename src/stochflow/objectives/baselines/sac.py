@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from stochflow.core.logspace import entropy, masked_mean
-from stochflow.objectives.base import Learner, Objective, Terms
+from stochflow.objectives.base import Objective, Terms
 from stochflow.objectives.baselines.critics import Critics, bellman_targets, critic_loss
+from stochflow.objectives.learners import SequenceLearner
 from stochflow.sampling.trajectories import Trajectories
 
 
@@ -40,7 +41,9 @@ class SoftActorCritic(Objective):
     are paid for as if they led to different things.
     """
 
-    def __init__(self, learner: Learner) -> None:
+    learner: SequenceLearner
+
+    def __init__(self, learner: SequenceLearner) -> None:
         super().__init__(learner)
         config = learner.config.rl
         self.critics = Critics(learner.network, 2, config.temperature, learner.generators["init"]).to(learner.device)
@@ -62,7 +65,7 @@ class SoftActorCritic(Objective):
         intentions, outcomes, valid = (
             tensor.to(learner.device) for tensor in (batch.intentions, batch.outcomes, batch.valid)
         )
-        log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(learner.device)
+        log_reward = learner.log_rewards(batch, step).float().to(learner.device)
         log_policy = learner.network.all_prefixes(outcomes).log_policy[:, :-1]
         temperature = self.temperature()
         with torch.no_grad():

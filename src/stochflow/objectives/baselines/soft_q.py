@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from stochflow.core.logspace import entropy, log_marginal, masked_mean
-from stochflow.objectives.base import Learner, Objective, Terms
+from stochflow.objectives.base import Objective, Terms
 from stochflow.objectives.baselines.critics import Critics, bellman_targets, critic_loss
+from stochflow.objectives.learners import SequenceLearner
 from stochflow.sampling.trajectories import Trajectories
 
 
@@ -31,7 +32,9 @@ class SoftQ(Objective):
     method's preset lets P̂ learn fast. Without noise M is π and this is soft Q-learning with an amortised softmax(Q).
     """
 
-    def __init__(self, learner: Learner) -> None:
+    learner: SequenceLearner
+
+    def __init__(self, learner: SequenceLearner) -> None:
         super().__init__(learner)
         self.critics = Critics(learner.network, 1, 1.0, learner.generators["init"]).to(learner.device)
         self.own["critics"] = self.critics
@@ -46,9 +49,9 @@ class SoftQ(Objective):
         intentions, outcomes, valid = (
             tensor.to(learner.device) for tensor in (batch.intentions, batch.outcomes, batch.valid)
         )
-        log_reward = learner.log_rewards(batch.outcomes, batch.scores, step).float().to(learner.device)
+        log_reward = learner.log_rewards(batch, step).float().to(learner.device)
         log_policy = learner.network.all_prefixes(outcomes).log_policy[:, :-1]
-        log_dynamics = learner.log_dynamics(outcomes)
+        log_dynamics = learner.log_dynamics_of(outcomes)
         with torch.no_grad():
             values = outcome_soft_value(log_policy, log_dynamics, self.critics.slow_values(outcomes))
         action_values = self.critics(outcomes)
@@ -67,5 +70,5 @@ class SoftQ(Objective):
         learner = self.learner
         anything = torch.zeros(1, learner.network.length, dtype=torch.int64, device=learner.device)
         log_policy = learner.network.all_prefixes(anything).log_policy[:, :-1]
-        values = outcome_soft_value(log_policy, learner.log_dynamics(anything), self.critics(anything)[0])
+        values = outcome_soft_value(log_policy, learner.log_dynamics_of(anything), self.critics(anything)[0])
         return float(values[0, 0])

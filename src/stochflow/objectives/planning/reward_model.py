@@ -8,7 +8,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, cg
 from torch import Tensor
 
-from stochflow.environments.sequences.task import Reward
+from stochflow.environments.rewards import Reward
 from stochflow.models.kmers import kmer_buckets
 
 POSITIONAL = (1, 2, 3)

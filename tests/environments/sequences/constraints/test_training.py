@@ -11,15 +11,16 @@ import stochflow
 from stochflow.config.methods import METHODS
 from stochflow.core.errors import ConfigError
 from stochflow.core.random import Generators
-from stochflow.environments.registry import Reward
+from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.reward_noise import with_noise
 from stochflow.environments.sequences.tfbind8 import TFBind8
-from stochflow.evaluation.summary import Truth
 from stochflow.experiments import build as experiment
 from stochflow.experiments import launch
-from stochflow.experiments.build import Experiment
+from stochflow.experiments.experiment import Experiment
+from stochflow.models.prefix_sampler import NetworkSampler
 from stochflow.objectives.path_terms import observed_paths
-from stochflow.sampling.rollout import Exploration, NetworkSampler, rollout
+from stochflow.sampling.rollout import Exploration, rollout
+from stochflow.truth.truth import Truth
 
 TINY: dict[str, Any] = {
     "model": {"width": 16},

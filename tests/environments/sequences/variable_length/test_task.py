@@ -5,7 +5,8 @@ from torch import Tensor
 
 from stochflow.core.random import Generators
 from stochflow.environments.channels import uniform_slip
-from stochflow.environments.sequences.task import Reward, Task
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.task import Task
 from stochflow.environments.sequences.variable_length import (
     LengthMask,
     LengthRules,
@@ -14,7 +15,8 @@ from stochflow.environments.sequences.variable_length import (
     with_edits,
 )
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.sampling.rollout import NetworkSampler, rollout
+from stochflow.models.prefix_sampler import NetworkSampler
+from stochflow.sampling.rollout import rollout
 
 RULES = LengthRules(2, 2, 3, deletion=0.2, duplication=0.2)
 A, B, STOP, GAP, AA, BB = range(6)

@@ -17,7 +17,7 @@ from stochflow.core.errors import ConfigError, DataError, StochflowError
 from stochflow.environments.sequences.variable_length import VariableTask
 from stochflow.experiments import build as experiment
 from stochflow.experiments import launch
-from stochflow.experiments.build import Experiment
+from stochflow.experiments.experiment import Experiment
 
 MIXED = "sequence,score\nA,0.1\nAB,0.9\nBA,0.2\nBB,0.4\nAAB,0.8\nBBA,0.3\nABAB,1.0\nBBBB,0.6\n"
 TINY: dict[str, Any] = {

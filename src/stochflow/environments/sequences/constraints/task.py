@@ -9,9 +9,10 @@ from torch import Tensor
 from stochflow.config.schema import ConstraintConfig
 from stochflow.core.errors import ConfigError
 from stochflow.environments.channels import Channel
+from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.constraints.automaton import Automaton
 from stochflow.environments.sequences.constraints.rules import make_rules
-from stochflow.environments.sequences.task import Reward, Task
+from stochflow.environments.sequences.task import Task
 from stochflow.environments.sequences.wrappers import WrappedTask
 
 

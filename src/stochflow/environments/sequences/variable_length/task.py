@@ -6,7 +6,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from stochflow.environments.sequences.task import MAX_ENUMERABLE, Reward, Task
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.task import MAX_ENUMERABLE, Task
 from stochflow.environments.sequences.variable_length.alphabet import StopAlphabet
 from stochflow.environments.sequences.variable_length.rules import LengthRules, Progress
 from stochflow.environments.sequences.wrappers import WrappedTask

@@ -1,0 +1,110 @@
+"""Sequences as an environment: a task says what they are worth, a channel what comes of each intended letter."""
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from stochflow.environments.base import Environment, Episodes, Ints, Streams
+from stochflow.environments.channels import Channel
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.constraints import ConstrainedTask, PrefixMask
+from stochflow.environments.sequences.task import Task
+from stochflow.environments.sequences.variable_length import LengthMask, LengthRules, VariableTask
+
+
+class SequenceEpisodes(Episodes):
+    """Letters through a channel: the position decides what may come, not the letters before it."""
+
+    def __init__(self, channel: Channel, uniform: npt.NDArray[np.float64] | None) -> None:
+        self._channel, self._uniform = channel, uniform
+
+    def step(self, intentions: Ints, time: int) -> Ints:
+        return intentions if self._uniform is None else self._channel.realised(intentions, time, self._uniform[time])
+
+
+class SequenceEnvironment(Environment):
+    """Writes sequences of L letters, one intention and one outcome per letter; states are prefixes.
+
+    >>> from stochflow.environments.channels import uniform_slip
+    >>> from stochflow.environments.sequences.tfbind8 import TFBind8
+    >>> environment = SequenceEnvironment(TFBind8("SIX6"), uniform_slip(4, alpha=0.25))
+    >>> environment.num_actions, environment.max_steps, environment.is_tree
+    (4, 8, True)
+    """
+
+    is_tree = True
+    object_column = "sequence"
+
+    def __init__(self, task: Task, channel: Channel) -> None:
+        self.task, self.channel = task, channel
+        self.name, self.noise = task.name, channel.noise
+        self.num_actions = self.num_outcomes = task.num_tokens
+        self.max_steps, self.enumerable = task.length, task.enumerable
+        self.noisy, self.mode_threshold, self.padding = task.noisy, task.mode_threshold, task.padding
+        self.has_free = type(task).free is not Task.free
+
+    @property
+    def dynamics(self) -> Tensor:
+        return self.channel.log_matrices(self.max_steps).exp()
+
+    @property
+    def rules(self) -> LengthRules | None:
+        """How designs of variable length are written; None where all have one length."""
+        return self.task.rules if isinstance(self.task, VariableTask) else None
+
+    @cached_property
+    def mask(self) -> PrefixMask | LengthMask | None:
+        """Which intentions a prefix allows; None where all are allowed everywhere."""
+        if isinstance(self.task, ConstrainedTask):
+            return PrefixMask(self.task.prefixes, self.channel)
+        return None if self.rules is None else LengthMask(self.rules)
+
+    def begin(self, num: int, streams: Streams) -> Episodes:
+        # element by element, so one draw for all steps is the draws of the steps; without noise nothing is drawn
+        drawn = None if self.channel.slip == 0.0 else self.channel.draw((self.max_steps, num), streams["channel"])
+        return SequenceEpisodes(self.channel, None if drawn is None else drawn.numpy())
+
+    def made(self, outcomes: Tensor, valid: Tensor) -> Tensor:
+        return outcomes
+
+    def measure(self, made: Tensor, generator: torch.Generator) -> Tensor:
+        return self.task.measure(made, generator)
+
+    def score(self, made: Tensor) -> Tensor:
+        return self.task.score(made)
+
+    def log_reward(self, made: Tensor, scores: Tensor, reward: Reward) -> Tensor:
+        return self.task.log_reward(made, scores, reward)
+
+    def known(self, made: Tensor) -> Tensor:
+        return self.task.known(made)
+
+    def free(self, made: Tensor) -> Tensor:
+        return self.task.free(made)
+
+    def feasible(self, made: Tensor) -> Tensor | None:
+        return self.task.feasible(made)
+
+    def designs(self, made: Tensor) -> Tensor:
+        return self.task.designs(made)
+
+    def modes_reached(self, made: Tensor) -> Tensor | None:
+        return self.task.modes_reached(made)
+
+    def frame(self, intentions: Tensor, outcomes: Tensor, valid: Tensor) -> pd.DataFrame:
+        decode = self.task.alphabet.decode
+        return pd.DataFrame({"sequence": decode(outcomes), "intended": decode(intentions)})
+
+    def check(self) -> None:
+        self.task.check()
+
+    def open(self, directory: Path) -> None:
+        self.task.open(directory)
+
+    def close(self) -> None:
+        self.task.close()

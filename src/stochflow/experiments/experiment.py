@@ -1,0 +1,156 @@
+"""All parts of one run, wired together, and what can be asked of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+import pandas as pd
+import torch
+
+from stochflow.config.schema import Config
+from stochflow.core.random import Generators
+from stochflow.environments.base import Environment
+from stochflow.environments.graphs.environment import GraphEnvironment
+from stochflow.evaluation.design_metrics import mean_pairwise_hamming
+from stochflow.evaluation.samples import Sampled, design_metrics, draw, dynamics_metrics, samples_frame
+from stochflow.evaluation.schedule import Space, evaluated_every, sequence_space
+from stochflow.evaluation.summary import Summary
+from stochflow.models.base import FlowModel
+from stochflow.sampling.policies import Policy
+from stochflow.training.trainer import Trainer
+from stochflow.truth.truth import Truth, truth_of
+
+_FEW_STEPS = 4  # an episode on a graph may stop early
+
+
+class Runnable(Protocol):
+    """What `run` needs of an experiment."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def trainer(self) -> Trainer: ...
+
+    @property
+    def evaluated_every(self) -> float:
+        """Share of the budget after which the policy is evaluated again."""
+
+    def evaluate(self) -> dict[str, float]:
+        """Exact figures of the policy as it is now; where the truth cannot be computed, what its last batch shows."""
+
+    def conclude(self) -> tuple[Summary, pd.DataFrame]:
+        """Every metric of the policy as it is now, and the objects it drew for them."""
+
+    def close(self) -> None:
+        """Let go of processes and files."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """All parts of one run, wired together."""
+
+    config: Config
+    environment: Environment
+    truth: Truth | None
+    trainer: Trainer
+    reference: torch.Tensor | None = None
+    # the newest exact figures, by the step after which they were computed
+    _evaluated: dict[int, dict[str, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def network(self) -> FlowModel:
+        return self.trainer.learner.network
+
+    @property
+    def policy(self) -> Policy:
+        """What is evaluated and sampled from, as training has left it."""
+        return self.trainer.objective.policy()
+
+    @cached_property
+    def evaluated_every(self) -> float:
+        return evaluated_every(self.config, None if self.truth is None else self._space())
+
+    def _space(self) -> Space:
+        environment = self.environment
+        if not isinstance(environment, GraphEnvironment):
+            return sequence_space(environment.num_actions, environment.max_steps)
+        graph = environment.graph
+        sizes = graph.depths[: graph.num_states].bincount().tolist()
+        return Space(sizes, graph.num_actions, graph.num_objects, _FEW_STEPS)
+
+    def evaluate(self) -> dict[str, float]:
+        if self.truth is not None:
+            self._evaluated.clear()
+            self._evaluated[self.trainer.step] = self.truth.evaluate(self.policy)
+            return dict(self._evaluated[self.trainer.step])
+        latest = self.trainer.learner.replay.newest(self.config.optimiser.batch_size)
+        return {"intended_spread": mean_pairwise_hamming(latest) / self.environment.max_steps}
+
+    @property
+    def last_evaluation(self) -> dict[str, float] | None:
+        """Exact figures of the policy as it is now, if it was evaluated after the latest step."""
+        return self._evaluated.get(self.trainer.step)
+
+    def log_beliefs(self, outcomes: torch.Tensor) -> torch.Tensor | None:
+        """log P̂ as training has left it; None where the objective never read it, so that nothing was learned."""
+        known = self.config.dynamics.kind == "known"
+        learned = known or self.trainer.objective.reads_dynamics
+        return self.trainer.learner.log_beliefs(outcomes) if learned else None
+
+    def samples(self, num: int, generator: torch.Generator, environment: Environment, pay: bool) -> pd.DataFrame:
+        """Objects of the policy as it is now, as rows of `samples.csv`; see `draw`."""
+        sampled = draw(self.policy, environment, num, generator, pay)
+        return samples_frame(sampled, environment, self.trainer.learner.reward)
+
+    def conclude(self) -> tuple[Summary, pd.DataFrame]:
+        summary, sampled = summarise(self, pay=self.config.oracle.score_samples)
+        return summary, samples_frame(sampled, self.environment, self.trainer.learner.reward)
+
+    def close(self) -> None:
+        self.environment.close()
+
+
+def summarise(
+    experiment: Experiment, environment: Environment | None = None, pay: bool = False
+) -> tuple[Summary, Sampled]:
+    """Every metric of the policy as it is now, in its own environment or one with other noise, and what it drew.
+
+    Args:
+        pay: score objects that were never paid for.
+    """
+    config, trainer, truth = experiment.config, experiment.trainer, experiment.truth
+    if environment is None:
+        environment = experiment.environment
+    elif truth is not None:
+        truth = truth_of(environment, trainer.learner.reward)
+    policy = experiment.policy
+    # from the seed alone, not from where training left its generators: evaluating again gives the same numbers
+    generator = Generators(config.seed)["evaluation"]
+    sampled = draw(policy, environment, config.evaluation.num_samples, generator, pay)
+    exact: Mapping[str, float | None]
+    if truth is None:
+        exact = {"mean_score": _mean_of_known(sampled)}
+    else:
+        # after the last step it has been evaluated already
+        known = experiment.last_evaluation if truth is experiment.truth else None
+        exact = truth.optimum() | (truth.evaluate(policy) if known is None else known)
+    unknown = dict.fromkeys(("kl", "min_kl", "regret", "tv", "min_tv", "attainable_score", "log_z_true"))
+    summary = Summary(
+        **trainer.standing
+        | environment.describe()
+        | unknown
+        | {**exact}
+        | design_metrics(sampled, environment, config.evaluation, experiment.reference)
+        | dynamics_metrics(policy, experiment.log_beliefs(sampled.walk.outcomes), environment, sampled.walk),
+        log_z=trainer.objective.log_z(),
+        reward_noise=config.reward_noise,
+        reward_mean=trainer.objective.reward_mean if environment.noisy else None,
+    )
+    return summary, sampled
+
+
+def _mean_of_known(sampled: Sampled) -> float | None:
+    scores = sampled.scores[~sampled.scores.isnan()]
+    return float(scores.mean()) if len(scores) else None

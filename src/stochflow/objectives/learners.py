@@ -1,0 +1,134 @@
+"""The learner of sequences and the learner of graphs: what an objective reads, in each of the two families."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from stochflow.core.logspace import safe_log
+from stochflow.environments.graphs.environment import GraphEnvironment, nodes_on
+from stochflow.environments.sequences.environment import SequenceEnvironment
+from stochflow.models.base import PathHeads
+from stochflow.models.dynamics.counted import GraphDynamics
+from stochflow.models.dynamics.tabular import Dynamics
+from stochflow.models.engine.prefix_evaluation import Recorder, StateRecorder
+from stochflow.models.flow_network import FlowNetwork
+from stochflow.models.graph_network import GraphNetwork
+from stochflow.objectives.base import Learner
+from stochflow.sampling.object_memory import ObjectMemory
+from stochflow.sampling.score_memory import ScoreMemory
+from stochflow.sampling.trajectories import Trajectories
+
+
+@dataclass(frozen=True)
+class SequenceLearner(Learner):
+    """States are prefixes.
+
+    Attributes:
+        log_shares: log p_B(h|x) of histories where several write one design, [num, L] → [num]; None where one does.
+    """
+
+    environment: SequenceEnvironment
+    network: FlowNetwork
+    dynamics: Dynamics
+    memory: ScoreMemory
+    log_shares: Callable[[Tensor], Tensor] | None = None
+
+    def log_rewards(self, batch: Trajectories, step: int | None = None) -> Tensor:
+        return self.log_rewards_of(batch.outcomes, batch.scores, step)
+
+    def log_rewards_of(self, outcomes: Tensor, scores: Tensor, step: int | None = None) -> Tensor:
+        """log R of sequences, float64; [batch, L], [batch] → [batch].
+
+        Where several histories write one design, its reward is shared out among them: log R(x) + log p_B(h|x).
+        """
+        log_rewards = self.reward.log_reward(scores, step)
+        return log_rewards if self.log_shares is None else log_rewards + self.log_shares(outcomes.cpu())
+
+    def path_heads(self, batch: Trajectories, backward: str | None = None, ends: bool = False) -> PathHeads:
+        """What was computed while sampling is not computed again."""
+        if batch.recorder is None:
+            return super().path_heads(batch, backward, ends)
+        heads = self.network.recorded(batch.recorder, leaves=ends or backward == "learned")
+        return self.network.path_heads(batch.outcomes.to(self.device), heads, backward, ends)
+
+    def log_dynamics(self, batch: Trajectories) -> Tensor:
+        return self.log_dynamics_of(batch.outcomes)
+
+    @torch.no_grad()
+    def log_dynamics_of(self, outcomes: Tensor) -> Tensor:
+        """log P̂(b|s_t,a) along sequences, detached; [batch, time] → [batch or 1, time, K, K]."""
+        return self.dynamics.log_matrices(outcomes.to(self.device))
+
+    def child_flows(self, batch: Trajectories, step: int) -> Tensor:
+        """On a tree p_B is one, and the children of the last states are finished."""
+        num_tokens, outcomes = self.network.num_tokens, batch.outcomes
+        flows = self.network.children_along(outcomes, batch.valid).log_flow
+        prefixes = outcomes[:, :-1].cpu().repeat_interleave(num_tokens, dim=0)
+        letters = torch.arange(num_tokens).repeat(len(outcomes)).unsqueeze(-1)
+        leaves = torch.cat([prefixes, letters], dim=1)
+        log_rewards = self.log_rewards_of(leaves, self.memory.lookup(leaves), step)
+        log_rewards = log_rewards.float().view(-1, num_tokens).to(flows.device)
+        flows[:, -1] = torch.where(log_rewards.isnan(), flows[:, -1], log_rewards)
+        return flows
+
+    def recorder(self, batch: Trajectories, leaves: bool) -> Recorder | None:
+        """The network at every prefix of a batch whose steps are all real, where numpy can read it; None otherwise.
+
+        Args:
+            leaves: True to have the complete sequences as well.
+        """
+        network, recorder = self.network, batch.recorder
+        if recorder is None and not (network.records and self.device.type == "cpu"):
+            return None
+        if network.mask is not None or network.shared or not len(batch) or not batch.valid.numpy().all():
+            return None
+        if recorder is None:
+            return network.evaluated(batch.outcomes if leaves else batch.outcomes[:, :-1])
+        if leaves:
+            network.evaluate_leaves(recorder)
+        return recorder if recorder.readable else None
+
+    def recorder_at(self, tokens: Tensor, depths: Tensor) -> StateRecorder | None:
+        """The network at one prefix per row, where numpy can read it and all may be intended; None otherwise.
+
+        Args:
+            tokens, depths: as in `FlowNetwork.at`.
+        """
+        network = self.network
+        if network.mask is not None or network.shared or not (network.records and self.device.type == "cpu"):
+            return None
+        return network.evaluated_at(tokens, depths)
+
+
+@dataclass(frozen=True)
+class GraphLearner(Learner):
+    """States are nodes of a directed acyclic graph, which may have several parents."""
+
+    environment: GraphEnvironment
+    network: GraphNetwork
+    dynamics: GraphDynamics
+    memory: ObjectMemory
+
+    def replayed(self, fresh: Trajectories) -> Iterator[Trajectories]:
+        """Without the steps that no episode of a batch has taken."""
+        return (batch.trimmed() for batch in super().replayed(fresh))
+
+    def log_dynamics(self, batch: Trajectories) -> Tensor:
+        states = self._states(batch)
+        return safe_log(self.dynamics.table()[states]).float().to(self.device)
+
+    def child_flows(self, batch: Trajectories, step: int) -> Tensor:
+        graph = self.environment.graph
+        flows = self.network.children_along(batch.outcomes, batch.valid)
+        objects = graph.children[self._states(batch)] - graph.num_states  # below zero where a child is a state
+        log_rewards = self.reward.log_reward(self.memory.lookup(objects.clamp_min(0)), step)
+        paid = ((objects >= 0) & ~log_rewards.isnan()).to(self.device)
+        log_flow = torch.where(paid, log_rewards.float().to(self.device), flows.log_flow)
+        return log_flow if flows.log_parent is None else log_flow + flows.log_parent
+
+    def _states(self, batch: Trajectories) -> Tensor:
+        """The state before every step; the root where no step was taken, [batch, time]."""
+        nodes = nodes_on(self.environment.graph, batch.outcomes, batch.valid)[:, :-1]
+        return torch.where(batch.valid, nodes, 0)

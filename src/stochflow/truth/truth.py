@@ -1,0 +1,180 @@
+"""What is true of an environment and a reward, computed once and then compared against."""
+
+from abc import ABC, abstractmethod
+from functools import cached_property, singledispatch
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from stochflow.environments.base import Environment
+from stochflow.environments.graphs.environment import GraphEnvironment
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.environment import SequenceEnvironment
+from stochflow.environments.sequences.variable_length import LengthMask, VariableTask
+from stochflow.truth import dag, prefix_tree
+from stochflow.truth.histories import Histories, attainable_designs
+from stochflow.truth.prefix_tree import entropy, kl_to_target, tv_to_target
+
+
+class Optimum(Protocol):
+    """The best that any policy can do: log P(x) of every object, the KL to the target, log Z."""
+
+    @property
+    def log_probs(self) -> Tensor: ...
+
+    @property
+    def min_kl(self) -> float: ...
+
+    @property
+    def log_z(self) -> float: ...
+
+
+class Truth(ABC):
+    """Scores, rewards and the attainable optimum of everything that an environment can make.
+
+    >>> from stochflow.environments.channels import uniform_slip
+    >>> from stochflow.environments.sequences.tfbind8 import TFBind8
+    >>> environment = SequenceEnvironment(TFBind8("SIX6"), uniform_slip(4, alpha=0.5))
+    >>> truth = truth_of(environment, Reward(beta=3.0, floor=1e-6, ramp=0.0))
+    >>> round(truth.optimum()["min_kl"], 5)
+    0.02455
+    """
+
+    environment: Environment
+    reward: Reward
+
+    @property
+    @abstractmethod
+    def scores(self) -> Tensor:
+        """Score of every object, float64, [num_objects]."""
+
+    @property
+    @abstractmethod
+    def log_rewards(self) -> Tensor:
+        """log R, or log E[R] where measurements are noisy, of every object, [num_objects]."""
+
+    @property
+    @abstractmethod
+    def attainable(self) -> Optimum:
+        """The policy of the smallest KL to R/Z under this noise, and what it makes."""
+
+    def log_probs(self, policy: Any) -> Tensor:
+        """log P(x) of every object under a policy and the true dynamics, [num_objects]."""
+        found: Tensor = policy.terminal_log_probs(self.environment)
+        return found
+
+    @cached_property
+    def attainable_entropy(self) -> float:
+        """Entropy of the objects of the policy that attains `min_kl`, in nats."""
+        return entropy(self.attainable.log_probs)
+
+    def optimum(self) -> dict[str, float]:
+        """The best that any policy can do in this environment."""
+        best = self.attainable
+        return {
+            "min_kl": best.min_kl,
+            "min_tv": tv_to_target(best.log_probs, self.log_rewards),
+            "attainable_score": float(best.log_probs.exp() @ self.scores),
+            "log_z_true": best.log_z,
+        }
+
+    def evaluate(self, policy: Any) -> dict[str, float]:
+        """KL, regret, TV, expected score and missing entropy of a policy under the true dynamics."""
+        log_probs = self.log_probs(policy)
+        kl = kl_to_target(log_probs, self.log_rewards)
+        return {
+            "kl": kl,
+            "regret": kl - self.attainable.min_kl,
+            "tv": tv_to_target(log_probs, self.log_rewards),
+            "mean_score": float(log_probs.exp() @ self.scores),
+            "entropy_gap": self.attainable_entropy - entropy(log_probs),
+        }
+
+
+class SequenceTruth(Truth):
+    """By the backward recursion on the prefix tree; over histories where deletions let several write one design."""
+
+    environment: SequenceEnvironment
+
+    def __init__(self, environment: SequenceEnvironment, reward: Reward) -> None:
+        self.environment, self.reward, self._task = environment, reward, environment.task
+
+    @cached_property
+    def histories(self) -> Histories | None:
+        """How rows of tokens write designs; None where a row is a design."""
+        return all_histories(self._task) if isinstance(self._task, VariableTask) else None
+
+    @cached_property
+    def designs(self) -> Tensor:
+        """One row of tokens for every design, in lexicographic order, [num_designs, L]."""
+        everything = self._task.all_sequences
+        return everything if self.histories is None else everything[self.histories.examples]
+
+    @cached_property
+    def scores(self) -> Tensor:
+        return self._task.all_scores if self.histories is None else self._task.score(self.designs).double()
+
+    @cached_property
+    def log_rewards(self) -> Tensor:
+        return self._task.log_reward(self.designs, self.scores, self.reward)
+
+    @cached_property
+    def attainable(self) -> prefix_tree.Attainable:
+        channel, length = self.environment.channel, self._task.length
+        if self.histories is not None:
+            return attainable_designs(self.log_rewards, self.histories, channel, length)
+        return prefix_tree.attainable_optimum(self.log_rewards, channel, length)
+
+    def log_probs(self, policy: Any) -> Tensor:
+        log_probs = super().log_probs(policy)
+        return log_probs if self.histories is None else self.histories.collected(log_probs)
+
+
+class GraphTruth(Truth):
+    """By convex optimisation over the flow through a directed acyclic graph."""
+
+    environment: GraphEnvironment
+
+    def __init__(self, environment: GraphEnvironment, reward: Reward) -> None:
+        self.environment, self.reward = environment, reward
+
+    @property
+    def scores(self) -> Tensor:
+        return self.environment.graph.scores
+
+    @cached_property
+    def log_rewards(self) -> Tensor:
+        return self.reward.log_reward(self.scores)
+
+    @cached_property
+    def attainable(self) -> dag.Attainable:
+        return dag.attainable_optimum(self.environment.graph, self.log_rewards)
+
+
+@singledispatch
+def truth_of(environment: Environment, reward: Reward) -> Truth | None:
+    """The truth of an environment; None where it cannot be enumerated."""
+    return None
+
+
+@truth_of.register
+def _(environment: SequenceEnvironment, reward: Reward) -> Truth | None:
+    return SequenceTruth(environment, reward) if environment.enumerable else None
+
+
+@truth_of.register
+def _(environment: GraphEnvironment, reward: Reward) -> Truth | None:
+    return GraphTruth(environment, reward)
+
+
+def all_histories(task: VariableTask) -> Histories:
+    """Everything that can be built, and what it writes."""
+    rows, rules, mask = task.all_sequences, task.rules, LengthMask(task.rules)
+    possible = rules.possible(rows)
+    numbers = torch.full((len(rows),), -1)
+    numbers[possible] = task.designs(rows[possible]).unique(dim=0, return_inverse=True)[1]
+    # in lexicographic order a new prefix begins after every so many rows
+    strides = [task.num_tokens ** (task.length - depth) for depth in range(task.length)]
+    allowed = [mask.next(rows[::stride, :depth]) for depth, stride in enumerate(strides)]
+    return Histories(numbers, rules.log_shares(rows), allowed)
