@@ -8,7 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from stochflow.config.schema import Config, merge, parse_assignment, read_yaml, resolve
+from stochflow.config.layers import merge, resolve
+from stochflow.config.schema import Config
+from stochflow.config.yaml import parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.core.ram import require
 from stochflow.core.random import Generators

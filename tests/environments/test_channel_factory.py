@@ -7,7 +7,7 @@ import pytest
 import torch
 import yaml
 
-from stochflow.config.schema import resolve
+from stochflow.config.layers import resolve
 from stochflow.core.errors import ConfigError, DataError, StochflowError
 from stochflow.environments.channel_factory import make_channel, parse_noise, read_matrix
 from stochflow.environments.channels import Channel

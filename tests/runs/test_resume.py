@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import stochflow
-from stochflow.config.schema import parse_assignment
+from stochflow.config.yaml import parse_assignment
 from stochflow.experiments import launch
 from stochflow import api
 from stochflow.experiments import build as experiment

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from stochflow.config.layers import resolve
 from stochflow.config.methods import METHODS, method_settings
-from stochflow.config.schema import resolve
 from stochflow.experiments.build import RIVALS, build
 from stochflow.training.trainer import Trainer
 

@@ -21,7 +21,8 @@ from torch.nn import Module
 
 from stochflow import __version__, api
 from stochflow.config.methods import METHODS
-from stochflow.config.schema import Config, annotated_yaml, parse_assignment, read_yaml
+from stochflow.config.schema import Config
+from stochflow.config.yaml import annotated_yaml, parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError, StochflowError
 from stochflow.core.files import write_atomically
 from stochflow.environments.graphs import GRAPHS, is_graph

@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 import torch
 
-from stochflow.config.schema import ChannelConfig, parse_yaml, read_yaml_text
+from stochflow.config.schema import ChannelConfig
+from stochflow.config.yaml import parse_yaml, read_yaml_text
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.files import check_columns, read_limited
 from stochflow.environments import channels

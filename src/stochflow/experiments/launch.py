@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stochflow.config.layers import resolve
 from stochflow.config.methods import method_settings
-from stochflow.config.schema import Config, resolve
+from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.core.signals import stop_signal
 from stochflow.environments.channel_factory import with_matrix_inside

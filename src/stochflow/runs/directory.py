@@ -19,7 +19,9 @@ from filelock import BaseFileLock, FileLock, Timeout
 from torch import Tensor
 
 from stochflow.runs.checkpoint import has_checkpoint, load_checkpoint, remove_old, save_checkpoint
-from stochflow.config.schema import Config, dump_yaml, read_yaml, resolve
+from stochflow.config.layers import resolve
+from stochflow.config.schema import Config
+from stochflow.config.yaml import dump_yaml, read_yaml
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.evaluation.summary import Summary
 from stochflow.core.files import read_limited, remove_leftovers, sync_file, sync_folder, write_atomically

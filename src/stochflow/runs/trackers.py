@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from stochflow.config.schema import Config, dump_yaml, leaves
+from stochflow.config.layers import leaves
+from stochflow.config.schema import Config
+from stochflow.config.yaml import dump_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.evaluation.summary import Summary
 from stochflow.core.extras import extra

@@ -23,7 +23,8 @@ import pytest
 
 import stochflow
 from stochflow.cli import app as cli
-from stochflow.config.schema import merge, parse_assignment
+from stochflow.config.layers import merge
+from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError
 from stochflow.experiments.sweep import compare
 from stochflow.experiments.sweep.local import LocalEngine

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from stochflow.config.schema import Config, resolve
+from stochflow.config.layers import resolve
+from stochflow.config.schema import Config
 from stochflow.config.methods import method_settings
 
 Records = list[dict[str, Any]]

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 from filelock import Timeout
 
-from stochflow.config.schema import merge, parse_assignment, read_yaml
+from stochflow.config.layers import merge
+from stochflow.config.yaml import parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.core.files import remove_leftovers
 from stochflow.core.signals import stop_signal

@@ -10,8 +10,10 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, ValidationError, field_validator
 
+from stochflow.config.layers import sentence_of
 from stochflow.config.methods import METHODS
-from stochflow.config.schema import MOST, Config, Settings, read_yaml, sentence_of
+from stochflow.config.schema import MOST, Config, Settings
+from stochflow.config.yaml import read_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.core.files import write_atomically
 from stochflow.environments.channel_factory import parse_noise, with_matrix_inside
