@@ -20,7 +20,7 @@ from rich.table import Column, Table
 from torch.nn import Module
 
 from stochflow import __version__, api
-from stochflow.config.methods import METHODS
+from stochflow.config.methods import METHODS, Method, other_methods
 from stochflow.config.schema import Config
 from stochflow.config.yaml import annotated_yaml, parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError, StochflowError
@@ -476,11 +476,17 @@ def tasks() -> None:
 
 @app.command()
 def methods() -> None:
-    """List the methods."""
-    names = Column("method", min_width=max(map(len, METHODS)))
+    """List the methods, those of other packages too."""
+    known = dict(METHODS)
+    for name, found in other_methods():
+        if isinstance(found, Method):
+            known[name] = found
+        else:
+            warnings.warn(str(found), stacklevel=1)
+    names = Column("method", min_width=max(map(len, known)))
     table = Table(names, "what it minimises", "what it may use", "reference")
-    for name, found in METHODS.items():
-        table.add_row(name, found.description, found.uses, found.reference)
+    for name, method in known.items():
+        table.add_row(*map(escape, (name, method.description, method.uses, method.reference)))
     console.print(table)
 
 

@@ -2,7 +2,10 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from stochflow.config.methods import check_kind, objective_record
+from stochflow.config.objectives import ObjectiveRecord
 
 _BATCHES_KEPT = 64
 _DECAY = 0.9
@@ -163,19 +166,7 @@ class DynamicsConfig(Settings):
 class ObjectiveConfig(Settings):
     """What the policy minimises."""
 
-    kind: Literal[
-        "detailed-balance",
-        "trajectory-balance",
-        "subtrajectory-balance",
-        "expected-balance",
-        "kl",
-        "soft-q",
-        "ppo",
-        "sac",
-        "mcmc",
-        "mars",
-        "random",
-    ] = Field("kl", description="Balance condition, divergence, or a rival.")
+    kind: str = Field("kl", description="Balance condition, divergence, or a rival.")
     path: Literal["intended", "realised"] = Field(
         "intended", description="Balance what was meant, or, blind to noise, what came (balance along a path)."
     )
@@ -199,22 +190,33 @@ class ObjectiveConfig(Settings):
             raise ValueError("every γ must lie strictly between 0 and 1")
         return self
 
+    @field_validator("kind", mode="after")
+    @classmethod
+    def _known(cls, kind: str) -> str:
+        check_kind(kind)
+        return kind
+
     @model_validator(mode="after")
     def _balance_settings_fit(self) -> "ObjectiveConfig":
-        along_path = self.kind in ("detailed-balance", "trajectory-balance", "subtrajectory-balance")
-        if self.loss != "squared" and not along_path and self.kind != "expected-balance":
+        record = self.record
+        if self.loss != "squared" and not record.has_residuals:
             raise ValueError(
                 f"loss '{self.loss}' needs residuals, which '{self.kind}' has none of; set loss to squared"
             )
-        if self.path == "realised" and not along_path:
+        if self.path == "realised" and not record.along_path:
             raise ValueError(f"kind '{self.kind}' follows no path; set path to intended or choose a balance along one")
-        if self.backward != "learned" and (not along_path or self.path == "realised"):
+        if self.backward != "learned" and (not record.along_path or self.path == "realised"):
             raise ValueError(
                 f"backward '{self.backward}' needs a balance along the intended path; set backward to learned"
             )
-        if self.decay != _DECAY and self.kind != "subtrajectory-balance":
+        if self.decay != _DECAY and not record.weighs_stretches:
             raise ValueError(f"decay belongs to subtrajectory-balance and means nothing to '{self.kind}'; leave it out")
         return self
+
+    @property
+    def record(self) -> ObjectiveRecord:
+        """The class that these settings choose, and its traits."""
+        return objective_record(self.kind, self)
 
 
 class RLConfig(Settings):
@@ -377,13 +379,13 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _coherent(self) -> "Config":
-        objective, exploration = self.objective, self.exploration
-        if exploration.restarts and (objective.kind, objective.scope) != ("kl", "state"):
-            raise ValueError("restarts need the state scope of the KL objective; set exploration.restarts to 0")
-        if exploration.restarts and objective.values == "planned":
+        record, exploration = self.objective.record, self.exploration
+        if exploration.restarts and record.plans:
             raise ValueError(
                 "planned values choose their own states; set exploration.restarts to 0 or values to bootstrapped"
             )
+        if exploration.restarts and not record.restarts:
+            raise ValueError("restarts need the state scope of the KL objective; set exploration.restarts to 0")
         if self.deterministic and self.budget.minutes is not None:
             raise ValueError(
                 "a budget in minutes ends where the clock says, never twice at the same step; give --trajectories or "

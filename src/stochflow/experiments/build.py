@@ -1,4 +1,4 @@
-"""Builds a whole run from a config, and runs it. The only file that names concrete classes."""
+"""Builds a whole run from a config, and runs it."""
 
 import os
 import warnings
@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 from threadpoolctl import threadpool_limits
 
+from stochflow.config.objectives import load_class
 from stochflow.config.schema import Config, ModelConfig
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.random import Generators
@@ -32,18 +33,6 @@ from stochflow.models.kmer_body import MAX_BUCKETS, num_rows
 from stochflow.models.kmers import suitable_kmers
 from stochflow.models.transformer_body import TransformerBody
 from stochflow.objectives.base import Learner, Objective
-from stochflow.objectives.baselines.mars import Mars
-from stochflow.objectives.baselines.mcmc import MetropolisHastings
-from stochflow.objectives.baselines.ppo import PPO
-from stochflow.objectives.baselines.random_policy import UniformIntentions
-from stochflow.objectives.baselines.sac import SoftActorCritic
-from stochflow.objectives.baselines.soft_q import SoftQ
-from stochflow.objectives.detailed_balance import DetailedBalance
-from stochflow.objectives.divergence import BootstrappedKL, TrajectoryKL
-from stochflow.objectives.expected_balance import ExpectedBalance
-from stochflow.objectives.planned_kl import PlannedKL
-from stochflow.objectives.subtrajectory_balance import SubtrajectoryBalance
-from stochflow.objectives.trajectory_balance import TrajectoryBalance
 from stochflow.runs.directory import RunDirectory
 from stochflow.sampling.history_memory import HistoryMemory
 from stochflow.sampling.policies import Policy
@@ -59,21 +48,6 @@ Listener = Callable[[Record, float], None]
 _MAX_WEIGHTS = 2**27  # of the k-mer tables: half a gigabyte, and three times that while they are trained
 _MAX_CODE = 2**56  # k-mers are numbered in 64 bits, hashing included
 _MAX_STATE_TOKENS = 64
-
-_BALANCES: dict[str, type[Objective]] = {
-    "detailed-balance": DetailedBalance,
-    "trajectory-balance": TrajectoryBalance,
-    "subtrajectory-balance": SubtrajectoryBalance,
-    "expected-balance": ExpectedBalance,
-}
-RIVALS: dict[str, type[Objective]] = {
-    "soft-q": SoftQ,
-    "ppo": PPO,
-    "sac": SoftActorCritic,
-    "mcmc": MetropolisHastings,
-    "mars": Mars,
-    "random": UniformIntentions,
-}
 
 
 class Runnable(Protocol):
@@ -165,7 +139,7 @@ def build(
         function: the oracle as the user has named it, without which it is never imported; or the oracle itself.
         team: the processes that share the run.
     """
-    if team is not None and config.objective.kind in RIVALS:
+    if team is not None and not config.objective.record.shareable:
         raise ConfigError(f"'{config.method}' cannot be shared out among processes; start it without torchrun")
     task = configured_task(config, function)
     _check_alphabet(task, config)
@@ -289,12 +263,8 @@ def _check_alphabet(task: Task, config: Config) -> None:
 
 def make_objective(learner: Learner) -> Objective:
     """The objective that the config names."""
-    config = learner.config.objective
-    if config.kind in _BALANCES | RIVALS:
-        return (_BALANCES | RIVALS)[config.kind](learner)
-    if config.scope == "trajectory":
-        return TrajectoryKL(learner)
-    return PlannedKL(learner) if config.values == "planned" else BootstrappedKL(learner)
+    objective: Objective = load_class(learner.config.objective.record.sequences)(learner)
+    return objective
 
 
 def run(experiment: Runnable, directory: RunDirectory, listen: Listener, stop: Callable[[], bool]) -> None:

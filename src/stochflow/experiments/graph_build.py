@@ -7,7 +7,9 @@ from functools import cached_property
 import pandas as pd
 import torch
 
-from stochflow.config.schema import ChannelConfig, Config, ConstraintConfig, OracleConfig, TableConfig
+from stochflow.config.methods import METHODS, method_settings
+from stochflow.config.objectives import load_class
+from stochflow.config.schema import ChannelConfig, Config, ConstraintConfig, ObjectiveConfig, OracleConfig, TableConfig
 from stochflow.core.errors import ConfigError
 from stochflow.core.random import Generators
 from stochflow.environments.graphs import Graph, configured_graph
@@ -24,18 +26,14 @@ from stochflow.evaluation.summary import Summary
 from stochflow.experiments.build import choose_device, load_state
 from stochflow.models.dynamics.counted import CountedDynamics, GraphDynamics, KnownGraphDynamics
 from stochflow.models.graph_network import GraphNetwork
-from stochflow.objectives.graph_balance import LOSSES, GraphBalance
-from stochflow.objectives.graph_base import GraphLearner, GraphObjective, ObjectMemory, UniformWalks
-from stochflow.objectives.planned_graph_kl import PlannedGraphKL
+from stochflow.objectives.graph_base import GraphLearner, GraphObjective, ObjectMemory
 from stochflow.runs.directory import RunDirectory
 from stochflow.sampling.replay_buffer import MAX_TOKENS, Replay
 from stochflow.training.graph_trainer import GraphTrainer
 from stochflow.training.memory_estimate import check_needs
 
-METHODS = ("sgfn-kl", "sgfn-db", "sgfn-tb", "gfn-db", "gfn-tb", "random")
 _MAX_LOG_REWARD = 300 * math.log(10.0)
 _FEW_STEPS = 4  # an episode may stop early
-_AWARE = ("sgfn-kl", "sgfn-db", "sgfn-tb", "random")
 
 
 @dataclass(frozen=True)
@@ -148,11 +146,10 @@ def check_graph_settings(config: Config, graph: Graph) -> None:
             raise ConfigError(f"{what} cannot be had with {config.task}, whose states are no sequences; leave it out")
     _check_reward(config, float(graph.scores.max()))
     objective = config.objective
-    possible = METHODS if graph.outcomes_are_intentions else _AWARE
-    planned = (objective.kind, objective.scope, objective.values) == ("kl", "state", "planned")
     blind = objective.path == "realised" and not graph.outcomes_are_intentions
-    if blind or not (planned or objective.kind in (*LOSSES, "random")) or objective.backward != "learned":
-        raise ConfigError(f"{config.method} cannot be trained on {config.task}; possible are: {', '.join(possible)}")
+    if blind or objective.record.graphs is None or objective.backward != "learned":
+        possible = ", ".join(graph_methods(graph.outcomes_are_intentions))
+        raise ConfigError(f"{config.method} cannot be trained on {config.task}; possible are: {possible}")
     if objective.lambda_ratio or objective.lambda_dynamics:
         raise ConfigError(
             f"the entropy terms of {config.method} are not made for {config.task}; set objective.lambda_ratio and "
@@ -160,6 +157,18 @@ def check_graph_settings(config: Config, graph: Graph) -> None:
         )
     if max(graph.num_actions, graph.num_outcomes) > MAX_TOKENS:
         raise ConfigError(f"{config.task} has a state with more than {MAX_TOKENS} outcomes; choose a smaller one")
+
+
+def graph_methods(blind: bool) -> list[str]:
+    """Methods that can be trained on graphs, those that are blind to noise only if asked for."""
+    chosen = {name: ObjectiveConfig.model_validate(method_settings(name)["objective"]) for name in METHODS}
+    return [
+        name
+        for name, objective in chosen.items()
+        if objective.record.graphs is not None
+        and (blind or objective.path == "intended")
+        and not (objective.lambda_ratio or objective.lambda_dynamics)
+    ]
 
 
 def _check_reward(config: Config, best_score: float) -> None:
@@ -178,7 +187,8 @@ def _check_reward(config: Config, best_score: float) -> None:
 
 
 def _objective(learner: GraphLearner) -> GraphObjective:
-    kind = learner.config.objective.kind
-    if kind == "random":
-        return UniformWalks(learner)
-    return GraphBalance(learner) if kind in LOSSES else PlannedGraphKL(learner)
+    place = learner.config.objective.record.graphs
+    if place is None:  # which check_graph_settings has refused already
+        raise ConfigError(f"{learner.config.method} cannot be trained on graphs; choose another method")
+    objective: GraphObjective = load_class(place)(learner)
+    return objective
