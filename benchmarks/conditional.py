@@ -18,7 +18,7 @@ import torch
 from benchmarks.sweep import RESULTS, publish
 from stochflow.config.schema import Config
 from stochflow.environments.channels import uniform_slip
-from stochflow.environments.registry import Reward
+from stochflow.environments.sequences.task import Reward
 from stochflow.environments.sequences.tfbind8 import TFBind8, task_name
 from stochflow.evaluation.summary import Truth
 from stochflow.experiments.build import Experiment, build

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stochflow.core.logspace import log_marginal, safe_log
 from stochflow.environments.channels import uniform_slip
-from stochflow.environments.registry import Reward
+from stochflow.environments.sequences.task import Reward
 from stochflow.environments.sequences.tfbind8 import TFBind8
 from stochflow.objectives.detailed_balance import db_residual
 from stochflow.objectives.divergence import state_kl

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from stochflow.core.errors import ConfigError
 from stochflow.environments.channels import Channel, confusion, noiseless, positional, positional_slip, uniform_slip
-from stochflow.environments.registry import Reward
+from stochflow.environments.sequences.task import Reward
 from stochflow.environments.sequences.tfbind8 import TFBind8
 from stochflow.evaluation.summary import Truth
 from stochflow.truth.fixed_points import FixedPoint, blind_balance, expected_balance

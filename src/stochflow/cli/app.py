@@ -25,14 +25,18 @@ from stochflow.config.schema import Config
 from stochflow.config.yaml import annotated_yaml, parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError, StochflowError
 from stochflow.core.files import write_atomically
-from stochflow.environments.graphs import GRAPHS, is_graph
-from stochflow.environments.registry import TASKS, Task, load_plugin, make_task, other_tasks, package_of
+from stochflow.core.plugins import package_of
+from stochflow.environments.graphs import is_graph
+from stochflow.environments.plugins import load_plugin
+from stochflow.environments.registry import GRAPHS, TASKS, make_task, other_tasks
+from stochflow.environments.sequences.task import Task
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments import launch
 from stochflow.experiments.build import build
 from stochflow.experiments.graph_build import build_graph_experiment
-from stochflow.experiments.sweep.compare import DEFAULT_OUT, Comparison
+from stochflow.experiments.sweep.compare import Comparison
 from stochflow.experiments.sweep.compare import compare as compare_methods
+from stochflow.experiments.sweep.config import DEFAULT_OUT
 from stochflow.experiments.sweep.progress import Board
 from stochflow.experiments.sweep.results import Standing
 from stochflow.forecasting.command import Request, forecast_file

@@ -7,15 +7,16 @@ from stochflow.config.schema import ChannelConfig, Config, ConstraintConfig, Tab
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.environments.channel_factory import make_channel
 from stochflow.environments.channels import Channel
-from stochflow.environments.registry import TABLE_TASK, Reward, Task, make_task
+from stochflow.environments.registry import make_task
 from stochflow.environments.sequences.alphabets import named_alphabet
 from stochflow.environments.sequences.constraints import ConstrainedTask
 from stochflow.environments.sequences.lookup_task import MeasuredTask
 from stochflow.environments.sequences.oracles.task import PREFIX, Named, OracleTask
 from stochflow.environments.sequences.reward_noise import with_noise
-from stochflow.environments.sequences.task import MAX_SCORE
+from stochflow.environments.sequences.task import MAX_SCORE, Reward, Task
 from stochflow.environments.sequences.user_table import Columns, Table, read_table
 from stochflow.environments.sequences.variable_length import LengthRules, StopAlphabet, VariableTask, with_edits
+from stochflow.environments.settings import check_settings
 
 # what a table or an oracle is, apart from where it lies and how it is asked
 _SAME = {"table": ("name", "alphabet", "scale", "sha256"), "oracle": ("length", "alphabet")}
@@ -27,20 +28,13 @@ def configured_task(config: Config, function: Named = None) -> Task:
     Args:
         function: the oracle as the user has named it, without which it is never imported; or the oracle itself.
     """
-    _check_belongings(config)
-    unconstrained = config.constraints == ConstraintConfig()
+    check_settings(config)
     if config.lengths.variable:
-        _check_variable(config, unconstrained)
         task, rules = _variable_task(config, function)
         return VariableTask(with_noise(task, config.reward_noise), rules)
-    if config.channel.deletion or config.channel.duplication:
-        raise ConfigError(
-            "a channel that deletes or duplicates letters changes the length of designs; add --variable-length, or "
-            "leave out deletion and duplication"
-        )
     # constraints come last: a design that breaks one scores zero, however noisy measurements are
     task = with_noise(_plain_task(config, function), config.reward_noise)
-    return task if unconstrained else ConstrainedTask(task, config.constraints)
+    return task if config.constraints == ConstraintConfig() else ConstrainedTask(task, config.constraints)
 
 
 def configured_channel(config: ChannelConfig, task: Task) -> Channel:
@@ -49,21 +43,10 @@ def configured_channel(config: ChannelConfig, task: Task) -> Channel:
     return with_edits(letters, task.rules) if isinstance(task, VariableTask) else letters
 
 
-def _check_belongings(config: Config) -> None:
-    """Refuse what describes a table or an oracle that is not there: it would change nothing."""
-    if config.table.file is None and config.table != TableConfig():
-        raise ConfigError("columns or letters of a table are given, but no table; name its file with --table")
-    if not config.task.startswith(PREFIX) and (config.oracle.length, config.oracle.alphabet) != (None, None):
-        raise ConfigError(
-            f"--length and --alphabet say what designs of an oracle are, and the task is '{config.task}'; leave them "
-            "out"
-        )
-
-
 def _plain_task(config: Config, function: Named) -> Task:
     """The task without noise and constraints."""
     if config.table.file is not None:
-        return _table_task(config, _table_of_task(config))
+        return _table_task(config, verified_table(config))
     if not config.task.startswith(PREFIX):
         return make_task(config.task)
     return _oracle_task(config, function)
@@ -72,7 +55,7 @@ def _plain_task(config: Config, function: Named) -> Task:
 def _variable_task(config: Config, function: Named) -> tuple[Task, LengthRules]:
     """The task of designs that were written as intended, and the rules by which they are written."""
     if config.table.file is not None:
-        table = _table_of_task(config)
+        table = verified_table(config)
         rules = _rules(config, len(table.letters), *table_bounds(config, table))
         return _table_task(config, table, StopAlphabet(table.letters, rules)), rules
     lengths, oracle = config.lengths, config.oracle
@@ -91,38 +74,8 @@ def _rules(config: Config, num_letters: int, min_length: int, max_length: int) -
     return LengthRules(num_letters, min_length, max_length, config.channel.deletion, config.channel.duplication)
 
 
-def _check_variable(config: Config, unconstrained: bool) -> None:
-    """Refuse what has no place where lengths vary."""
-    if config.table.file is None and not config.task.startswith(PREFIX):
-        raise ConfigError(
-            f"'{config.task}' has designs of one length; variable length is for a --table or an --oracle of your own"
-        )
-    if not unconstrained:
-        raise ConfigError(
-            "constraints are about designs of one length; leave them out, or fix the length and leave out the bounds"
-        )
-    if config.objective.record.runs_chains:
-        raise ConfigError(
-            f"{config.objective.kind} changes letters of designs of one length; choose another method for variable "
-            "length, or fix the length"
-        )
-    if config.exploration.restarts:
-        raise ConfigError("random prefixes may break the rules of stopping; set exploration.restarts to 0")
-
-
 def _oracle_task(config: Config, function: Named, alphabet: StopAlphabet | None = None) -> OracleTask:
-    if config.reward_noise != "none":
-        raise ConfigError(
-            "an oracle is asked once for each design, so its measurements cannot differ; leave out the reward noise"
-        )
     return OracleTask(config.task.removeprefix(PREFIX), config.oracle, function, alphabet)
-
-
-def _table_of_task(config: Config) -> Table:
-    """The table, where the task is to be one."""
-    if config.task != TABLE_TASK:
-        raise ConfigError(f"there is a table, but the task is '{config.task}'; leave the task out or the table")
-    return verified_table(config)
 
 
 def _table_task(config: Config, table: Table, alphabet: StopAlphabet | None = None) -> MeasuredTask:

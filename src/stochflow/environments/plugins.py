@@ -1,19 +1,9 @@
 """Tasks of other packages: entry points of the group `stochflow.tasks`, each a factory that returns a Task."""
 
-from collections.abc import Iterable
 from importlib.metadata import EntryPoint
 
-from stochflow.core.plugins import package_of, plugins, reason_of, unusable
+from stochflow.core.plugins import reason_of, unusable
 from stochflow.environments.sequences.task import Task
-
-__all__ = ["GROUP", "load_plugin", "package_of", "plugin_tasks"]
-
-GROUP = "stochflow.tasks"
-
-
-def plugin_tasks(taken: Iterable[str] = ()) -> dict[str, EntryPoint]:
-    """Entry points by task name, in alphabetical order; names that are `taken` stay with their owners."""
-    return plugins(GROUP, taken)
 
 
 def load_plugin(point: EntryPoint) -> Task:

@@ -19,10 +19,10 @@ from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.random import Generators
 from stochflow.environments.channels import Channel
 from stochflow.environments.factory import configured_channel, configured_task
-from stochflow.environments.registry import Reward, Task
 from stochflow.environments.sequences.constraints import ConstrainedTask, PrefixMask
 from stochflow.environments.sequences.fasta import read_sequences
 from stochflow.environments.sequences.oracles.task import Named
+from stochflow.environments.sequences.task import Reward, Task
 from stochflow.environments.sequences.variable_length import LengthMask, VariableTask
 from stochflow.evaluation.design_metrics import mean_pairwise_hamming
 from stochflow.evaluation.schedule import judged_every, sequence_space

@@ -9,11 +9,12 @@ import torch
 
 from stochflow.config.methods import METHODS, method_settings
 from stochflow.config.objectives import load_class
-from stochflow.config.schema import ChannelConfig, Config, ConstraintConfig, ObjectiveConfig, OracleConfig, TableConfig
+from stochflow.config.schema import ChannelConfig, Config, ObjectiveConfig
 from stochflow.core.errors import ConfigError
 from stochflow.core.random import Generators
 from stochflow.environments.graphs import Graph, configured_graph
 from stochflow.environments.sequences.task import Reward
+from stochflow.environments.settings import check_settings
 from stochflow.evaluation.graph_truth import (
     GraphTruth,
     draw_objects,
@@ -129,21 +130,7 @@ def restore_graph_experiment(directory: RunDirectory, config: Config) -> GraphEx
 
 def check_graph_settings(config: Config, graph: Graph) -> None:
     """Refuse what only sequences have, and methods that are not made for graphs."""
-    unfit = {
-        "constraints": config.constraints != ConstraintConfig(),
-        "a table": config.table != TableConfig(),
-        "an oracle": config.oracle != OracleConfig(),
-        "variable length": config.lengths.variable,
-        "deletion and duplication": config.channel.deletion > 0 or config.channel.duplication > 0,
-        "noise in the reward": config.reward_noise != "none",
-        "a file of known sequences": config.evaluation.reference is not None,
-        "a transformer": config.model.body != "kmer",
-        "a lower precision": config.model.precision != "float32",
-        "restarts": config.exploration.restarts > 0,
-    }
-    for what, given in unfit.items():
-        if given:
-            raise ConfigError(f"{what} cannot be had with {config.task}, whose states are no sequences; leave it out")
+    check_settings(config)
     _check_reward(config, float(graph.scores.max()))
     objective = config.objective
     blind = objective.path == "realised" and not graph.outcomes_are_intentions

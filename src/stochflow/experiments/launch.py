@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from stochflow.config.layers import resolve
-from stochflow.config.methods import method_settings
 from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.core.signals import stop_signal
 from stochflow.environments.channel_factory import with_matrix_inside
 from stochflow.environments.factory import configured_task, copied_table, same_setting, table_name, with_table_pinned
-from stochflow.environments.graphs import configured_graph, is_graph, settings_of
+from stochflow.environments.graphs import configured_graph, is_graph
 from stochflow.environments.sequences.fasta import read_sequences
 from stochflow.environments.sequences.oracles.task import Named
+from stochflow.environments.settings import resolve_layers
 from stochflow.experiments import build as experiments
 from stochflow.experiments.build import restore
 from stochflow.experiments.graph_build import build_graph_experiment, check_graph_settings, restore_graph_experiment
@@ -63,8 +63,6 @@ def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, opti
         function: the oracle as the user has named it, or the oracle itself.
         out: run directory; by default `default_path`.
     """
-    if options.resume and options.overwrite:
-        raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
     tracking = Tracking(options.track)
     with joined() as team, contextlib.ExitStack() as held:
         if options.resume:
@@ -89,10 +87,8 @@ def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, opti
 
 
 def resolve_config(layers: list[dict[str, Any]]) -> Config:
-    """A checked config: defaults, then the method's settings, then the layers in order."""
-    method = next((layer["method"] for layer in reversed(layers) if "method" in layer), "sgfn-kl")
-    task = next((str(layer["task"]) for layer in reversed(layers) if "task" in layer), "")
-    resolved = resolve([*([settings_of(task)] if is_graph(task) else []), method_settings(str(method)), *layers])
+    """Checked settings: the task that they describe is built, and forgotten."""
+    resolved = resolve_layers(layers)
     if is_graph(resolved.task):
         check_graph_settings(resolved, configured_graph(resolved))
     else:

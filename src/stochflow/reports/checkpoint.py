@@ -11,7 +11,7 @@ from stochflow.config.schema import Config
 from stochflow.core.errors import StochflowError
 from stochflow.environments.factory import configured_channel, configured_task
 from stochflow.environments.graphs import is_graph
-from stochflow.environments.registry import Reward
+from stochflow.environments.sequences.task import Reward
 from stochflow.evaluation.summary import Truth
 from stochflow.experiments.build import Experiment, restore
 from stochflow.experiments.graph_build import restore_graph_experiment

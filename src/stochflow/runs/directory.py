@@ -24,7 +24,7 @@ from stochflow.config.schema import Config
 from stochflow.config.yaml import dump_yaml, read_yaml
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.evaluation.summary import Summary
-from stochflow.core.files import read_limited, remove_leftovers, sync_file, sync_folder, write_atomically
+from stochflow.core.files import read_limited, remove_leftovers, sync_file, sync_folder, unwritable, write_atomically
 
 FORMAT = "1"
 CONFIG = "config.yaml"
@@ -295,11 +295,6 @@ def _check_inside(path: Path) -> None:
             raise DataError(f"{found} is a link that leads out of the run directory; put the file itself there")
         if os.path.exists(found) and not os.path.isfile(found) and not os.path.isdir(found):
             raise DataError(f"{found} is neither a file nor a folder; remove it")
-
-
-def unwritable(path: Path, error: OSError | ValueError) -> ConfigError:
-    """What to say when a folder cannot be written to."""
-    return ConfigError(f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out")
 
 
 def recover(path: Path) -> None:

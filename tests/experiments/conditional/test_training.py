@@ -7,7 +7,8 @@ from torch import Tensor
 from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.environments.channels import dna_synthesis, uniform_slip
-from stochflow.environments.registry import TASKS, Alphabet, Reward, Task
+from stochflow.environments.registry import TASKS
+from stochflow.environments.sequences.task import Alphabet, Reward, Task
 from stochflow.evaluation.summary import Truth
 from stochflow.experiments.conditional import (
     ConditionalSampler,

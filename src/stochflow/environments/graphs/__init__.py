@@ -7,29 +7,18 @@ from stochflow.core.errors import ConfigError
 from stochflow.environments.graphs import gymnasium, hypergrid
 from stochflow.environments.graphs.graph import Graph
 
-__all__ = ["FAMILIES", "GRAPHS", "Graph", "configured_graph", "is_graph", "settings_of"]
+__all__ = ["FAMILIES", "Graph", "configured_graph", "is_graph"]
 
 # what stands before the colon → the graph of what stands after it under a slip α
 FAMILIES: dict[str, Callable[[str, float], Graph]] = {
     "hypergrid": hypergrid.hypergrid,
     "gym": gymnasium.gym_graph,
 }
-# what `stochflow tasks` lists, with a form for all of its kind
-GRAPHS = {"hypergrid": hypergrid.FORM, gymnasium.EXAMPLE: gymnasium.FORM}
 
 
 def is_graph(task: str) -> bool:
     """True for the name of a task of this folder."""
     return task.partition(":")[0] in FAMILIES
-
-
-def settings_of(task: str) -> dict[str, object]:
-    """Settings that such tasks have by default, in the place of those of sequences."""
-    settings: dict[str, object] = {"reward": {"beta": 1.0}, "dynamics": {"depends_on": "state"}}
-    if task.partition(":")[0] == "gym":
-        # the world is noisy already, and what scores nothing must stay reachable
-        settings |= {"reward": {"beta": 1.0, "floor": 0.01}, "channel": {"kind": "none"}}
-    return settings
 
 
 def configured_graph(config: Config) -> Graph:

@@ -11,8 +11,8 @@ import stochflow
 from stochflow.config.methods import METHODS
 from stochflow.core.errors import ConfigError
 from stochflow.core.random import Generators
-from stochflow.environments.registry import Reward
 from stochflow.environments.sequences.reward_noise import with_noise
+from stochflow.environments.sequences.task import Reward
 from stochflow.environments.sequences.tfbind8 import TFBind8
 from stochflow.evaluation.summary import Truth
 from stochflow.experiments import build as experiment
