@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+from stochflow.config.layers import resolve
 from stochflow.config.methods import method_settings
-from stochflow.config.schema import resolve
 from stochflow.experiments.build import build
 from stochflow.experiments.torch_settings import torch_threads
 from stochflow.training import dynamics_fitter

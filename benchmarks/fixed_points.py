@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 
 from benchmarks.sweep import RESULTS, publish
-from stochflow.environments.channel_factory import parse_noise
+from stochflow.config.noise import parse_noise
 from stochflow.experiments.build import build
 from stochflow.experiments.launch import resolve_config
 from stochflow.truth.fixed_points import expected_balance

@@ -12,8 +12,9 @@ import torch
 import stochflow
 from stochflow import api
 from stochflow.cli import app as cli
+from stochflow.config.noise import parse_noise
+from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError, DataError
-from stochflow.environments.channel_factory import parse_noise
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments import launch
 
@@ -166,7 +167,7 @@ def test_a_config_may_be_a_dictionary_or_a_file(tmp_path: Path, monkeypatch: pyt
     class ReachedError(Exception):
         pass
 
-    def build(config: stochflow.config.Config, **_: object) -> None:  # type: ignore[name-defined]
+    def build(config: Config, **_: object) -> None:
         raise ReachedError(config)
 
     monkeypatch.setattr("stochflow.experiments.build.build", build)

@@ -32,10 +32,10 @@ __all__ = [
     "train",
 ]
 _ERRORS = ("ConfigError", "DataError", "NumericsError", "OracleError", "StochflowError")
-_PLACES = dict.fromkeys(_ERRORS, "errors") | {
-    "Summary": "evaluation",
-    "Comparison": "sweeps.compare",
-    "compare": "sweeps.compare",
+_PLACES = dict.fromkeys(_ERRORS, "core.errors") | {
+    "Summary": "evaluation.summary",
+    "Comparison": "experiments.sweep.compare",
+    "compare": "experiments.sweep.compare",
 }
 
 

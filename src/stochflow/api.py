@@ -8,17 +8,18 @@ from typing import Any
 
 import pandas as pd
 
-from stochflow.config.schema import Config, merge, parse_assignment, read_yaml, resolve
+from stochflow.config.layers import resolve
+from stochflow.config.noise import whole_channel
+from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.core.ram import require
 from stochflow.core.random import Generators
 from stochflow.environments.base import Environment
-from stochflow.environments.channel_factory import parse_noise
 from stochflow.environments.factory import with_channel
-from stochflow.environments.registry import TABLE_TASK
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
-from stochflow.environments.sequences.oracles.task import PREFIX, Named, named_task
+from stochflow.environments.sequences.oracles.task import PREFIX, named_task
+from stochflow.environments.settings import exact_layers, training_layers
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments.build import restore
 from stochflow.experiments.experiment import Experiment, summarise
@@ -119,7 +120,7 @@ class Run:
             return experiment.environment
         channel = experiment.config.channel
         edits = {"deletion": channel.deletion, "duplication": channel.duplication}
-        settings = resolve([{"channel": edits | _whole_channel(noise)}]).channel
+        settings = resolve([{"channel": edits | whole_channel(noise)}]).channel
         return with_channel(experiment.environment, experiment.config, settings)
 
 
@@ -198,36 +199,10 @@ def train(
         listen: called after every training step with its record and the share of the budget spent.
         stop: asked before every training step; True ends the run as Ctrl-C does.
     """
-    layers = [_config_layer(config), *(parse_assignment(text) for text in settings)]
-    resumed = RunDirectory.open(Path(out)).config().model_dump() if resume and out else {}
-    by_table = table is not None or any(_names_table(layer) for layer in [resumed, *layers])
-    budget = {"trajectories": trajectories, "steps": steps, "minutes": minutes, "oracle_calls": oracle_calls}
-    columns = {
-        "file": None if table is None else str(table),
-        "sequence_column": sequence_column,
-        "score_column": score_column,
-        "variance_column": variance_column,
-        "alphabet": alphabet if by_table else None,
-    }
-    about_oracle = {
-        "length": length,
-        "alphabet": None if by_table else alphabet,
-        "cache": None if oracle_cache is None else str(Path(oracle_cache).resolve()),
-        "score_samples": score_samples or None,
-    }
-    flags = _flags(task, method, noise, seed, device, budget) | _table_flags(task, columns, reward_noise)
-    flags["oracle"] = {name: value for name, value in about_oracle.items() if value is not None}
-    if constraints:
-        flags["constraints"] = dict(constraints)
-    if deterministic:
-        flags["deterministic"] = True
-    flags = merge(flags, _length_flags(variable_length, min_length, max_length, deletion, duplication))
-    function: Named = None
-    if oracle is not None:
-        if task is not None:
-            raise ConfigError(f"--oracle takes the place of a task; leave out '{task}'")
-        flags["task"], function = named_task(oracle)
-    layers.append(flags)
+    given = locals()  # the arguments: nothing else has a name yet
+    stored = RunDirectory.open(Path(out)).config().model_dump() if resume and out else None
+    name, function = (None, None) if oracle is None else named_task(oracle)
+    layers = training_layers(given | {"oracle": name and name.removeprefix(PREFIX)}, stored)
     options = LaunchOptions(resume, overwrite, tuple(track), profile, listen, stop)
     return Run(launch(layers, function, Path(out) if out else None, options), oracle)
 
@@ -280,23 +255,7 @@ def exact(
 
     All others as for `train`.
     """
-    layers = [parse_assignment(text) for text in settings]
-    if task is not None and task.startswith(PREFIX):
-        raise ConfigError(
-            "every score of an oracle costs something, so its optimum cannot be computed; train it instead"
-        )
-    columns = {
-        "file": None if table is None else str(table),
-        "sequence_column": sequence_column,
-        "score_column": score_column,
-        "variance_column": variance_column,
-        "alphabet": alphabet,
-    }
-    flags = _flags(task, None, noise, None, None, {}) | _table_flags(task, columns, reward_noise)
-    flags["constraints"] = dict(constraints or {})
-    flags["reward"] = {name: value for name, value in {"beta": beta, "floor": floor}.items() if value is not None}
-    flags = merge(flags, _length_flags(variable_length, min_length, max_length, deletion, duplication))
-    configured = prepare([*layers, flags])
+    configured = prepare(exact_layers(locals()))
     config, environment = configured.config, configured.environment
     truth = truth_of(environment, Reward(**config.reward.model_dump()))
     if truth is None:
@@ -350,59 +309,3 @@ def _drawn(draws: Callable[[int], pd.DataFrame], n: int, unique: str | None) -> 
         if len(fresh) < _MIN_NEW_SHARE * _CHUNK:
             break
     return pd.concat(parts, ignore_index=True).head(n)
-
-
-def _flags(
-    task: str | None,
-    method: str | None,
-    noise: float | str | None,
-    seed: int | None,
-    device: str | None,
-    budget: dict[str, int | float | None],
-) -> dict[str, Any]:
-    given = {"task": task, "method": method, "seed": seed, "device": device}
-    flags: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    if noise is not None:
-        flags["channel"] = _whole_channel(noise)
-    limits = {name: value for name, value in budget.items() if value is not None}
-    return flags | ({"budget": limits} if limits else {})
-
-
-def _table_flags(task: str | None, columns: Mapping[str, str | None], reward_noise: str | None) -> dict[str, Any]:
-    """Settings of a table and of the noise in its measurements."""
-    given = {name: value for name, value in columns.items() if value is not None}
-    flags: dict[str, Any] = {} if reward_noise is None else {"reward_noise": reward_noise}
-    if given:
-        flags["table"] = given
-    if task is None and "file" in given:
-        flags["task"] = TABLE_TASK
-    return flags
-
-
-def _length_flags(
-    variable: bool, min_length: int | None, max_length: int | None, deletion: float | None, duplication: float | None
-) -> dict[str, Any]:
-    """Settings of designs that differ in length."""
-    given: dict[str, dict[str, Any]] = {
-        "lengths": {"variable": variable or None, "min_length": min_length, "max_length": max_length},
-        "channel": {"deletion": deletion, "duplication": duplication},
-    }
-    return {
-        part: {name: value for name, value in settings.items() if value is not None} for part, settings in given.items()
-    }
-
-
-def _names_table(layer: Settings) -> bool:
-    """True when settings name a table's file; whether they are valid is found out later."""
-    return isinstance(layer.get("table"), Mapping) and layer["table"].get("file") is not None
-
-
-def _whole_channel(noise: float | str) -> dict[str, Any]:
-    """Channel settings that leave nothing of an earlier layer standing."""
-    return {"matrix": None, "matrices": None, "file": None, **parse_noise(noise)}
-
-
-def _config_layer(config: str | Path | Settings | None) -> dict[str, Any]:
-    if config is None:
-        return {}
-    return dict(config) if isinstance(config, Mapping) else read_yaml(Path(config))

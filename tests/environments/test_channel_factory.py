@@ -7,9 +7,10 @@ import pytest
 import torch
 import yaml
 
-from stochflow.config.schema import resolve
+from stochflow.config.layers import resolve
+from stochflow.config.noise import parse_noise
 from stochflow.core.errors import ConfigError, DataError, StochflowError
-from stochflow.environments.channel_factory import make_channel, parse_noise, read_matrix
+from stochflow.environments.channel_factory import make_channel, read_matrix
 from stochflow.environments.channels import Channel
 
 LENGTH = 8
@@ -87,14 +88,6 @@ def test_matrices_may_stand_in_the_settings_themselves() -> None:
     positional = configured(kind="positional", matrices=[torch.eye(4).tolist()] * 7 + [TABLE])
     assert float(positional.matrix(7)[3, 2]) == pytest.approx(0.3)
     assert float(positional.matrix(6)[3, 2]) == 0.0
-
-
-@pytest.mark.parametrize(
-    "noise", ["", "much", "0.1;0.2", "0,,1", "None", "dna-synthesis:x", "dna-synthesis:0.1:0.2", "matrix.txt", "α"]
-)
-def test_noise_that_is_not_understood_lists_the_forms_there_are(noise: str) -> None:
-    with pytest.raises(ConfigError, match=r"not understood; give α in \[0, 1\), none, dna-synthesis"):
-        parse_noise(noise)
 
 
 @pytest.mark.parametrize("noise", [1, 1.0, -0.1, "2", "1e300", "nan", "inf", "-inf", float("nan")])

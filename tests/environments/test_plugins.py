@@ -13,7 +13,7 @@ from stochflow.environments.registry import TASKS, make_task, other_tasks
 
 MODULE = """
 import torch
-from stochflow.tasks import Alphabet, Task
+from stochflow.environments.sequences.task import Alphabet, Task
 
 class Ends(Task):
     name, description = "ends", "as many As [at] the ends as possible"

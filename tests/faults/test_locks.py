@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import stochflow
-from stochflow.config.schema import resolve
+from stochflow.config.layers import resolve
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.files import remove_leftovers, write_atomically
 from stochflow.core.signals import stop_signal

@@ -25,7 +25,8 @@ from stochflow.environments.registry import make_task
 from stochflow.experiments import launch
 from stochflow.experiments.build import reference_tokens
 from stochflow.experiments.sweep import compare
-from stochflow.experiments.sweep.specification import plan, specify
+from stochflow.experiments.sweep.config import specify
+from stochflow.experiments.sweep.specification import plan
 from stochflow.forecasting import StochflowForecaster
 from stochflow.forecasting.data.encoder import Columns, Encoder
 from stochflow.forecasting.data.tables import read_frame

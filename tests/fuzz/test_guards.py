@@ -15,7 +15,7 @@ import pytest
 
 import stochflow
 from stochflow.cli import app as cli
-from stochflow.config.schema import parse_yaml, read_yaml
+from stochflow.config.yaml import parse_yaml, read_yaml
 from stochflow.core import ram as memory
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.environments.channel_factory import read_matrix

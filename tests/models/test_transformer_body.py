@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.registry import TASKS, Alphabet, Task
+from stochflow.environments.registry import TASKS
+from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.experiments.build import build
 from stochflow.experiments.launch import resolve_config
 from stochflow.models.flow_network import FlowNetwork

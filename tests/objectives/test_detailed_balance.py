@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.config.schema import resolve
+from stochflow.config.layers import resolve
 from stochflow.core.logspace import log_marginal, safe_log
 from stochflow.core.random import Generators
 from stochflow.environments.channels import positional, uniform_slip

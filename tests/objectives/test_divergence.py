@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.config.schema import ObjectiveConfig, resolve
+from stochflow.config.layers import resolve
+from stochflow.config.schema import ObjectiveConfig
 from stochflow.core.logspace import log_marginal, safe_log
 from stochflow.core.random import Generators
 from stochflow.environments.channels import noiseless, uniform_slip

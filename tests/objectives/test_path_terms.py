@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from stochflow.config.methods import METHODS
+from stochflow.config.methods import METHODS, method_settings
 from stochflow.core.logspace import log_marginal
 from stochflow.core.random import Generators
 from stochflow.environments.channels import Channel, confusion, noiseless, uniform_slip
@@ -38,9 +38,7 @@ PLAIN_REWARD = Reward(beta=1.0, floor=1e-12, ramp=0.0)
 SCORES = torch.tensor([1.0, 2.0, 1.5, 1.0, 2.5, 1.5, 1.0, 2.0], dtype=torch.float64)
 LOG_REWARD = SCORES.log()
 SLIP = uniform_slip(K, 0.5)
-BALANCE_METHODS = [
-    name for name, method in METHODS.items() if "balance" in method.settings.get("objective", {}).get("kind", "kl")
-]
+BALANCE_METHODS = [name for name, method in METHODS.items() if method.objective.has_residuals]
 
 
 class TabularNetwork(nn.Module):
@@ -216,7 +214,7 @@ def test_no_gradient_reaches_a_learned_dynamics_model(
 ) -> None:
     dynamics = DynamicsModel(K, LENGTH, "state")
     dynamics.initialise(generator)
-    learner = make_learner(network, SLIP, dynamics, **METHODS[method].settings["objective"])
+    learner = make_learner(network, SLIP, dynamics, **method_settings(method)["objective"])
     next(make_objective(learner).updates(every_trajectory(SLIP), 0, 0.0))["loss"].backward()
     assert all(parameter.grad is None for parameter in dynamics.parameters())
     assert network.policy_head.weight.grad is not None

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.config.schema import resolve
+from stochflow.config.layers import resolve
 from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.experiments.build import build

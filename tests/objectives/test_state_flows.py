@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from stochflow.config.schema import resolve
+from stochflow.config.layers import resolve
 from stochflow.core.random import Generators
 from stochflow.environments.channels import uniform_slip
 from stochflow.environments.rewards import Reward

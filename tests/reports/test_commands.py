@@ -10,10 +10,11 @@ import pytest
 import typer
 
 from stochflow.cli import app as cli
+from stochflow.config.layers import resolve
 from stochflow.config.methods import METHODS, method_settings
-from stochflow.config.schema import Config, resolve
+from stochflow.config.noise import parse_noise
+from stochflow.config.schema import Config
 from stochflow.core.errors import DataError
-from stochflow.environments.channel_factory import parse_noise
 from stochflow.experiments import build as experiment
 from stochflow.experiments.sweep import compare
 from stochflow.experiments.sweep.specification import PlannedRun

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stochflow.config.schema import Config, resolve
+from stochflow.config.layers import resolve
+from stochflow.config.schema import Config
 from stochflow.reports.groups import BATCH_SCORE, MEASURES, curve, grouped, measures_of
 from stochflow.reports.reader import RunRecord
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.config.schema import resolve
+from stochflow.config.layers import resolve
 from stochflow.core.random import Generators
 from stochflow.environments.channels import Channel, confusion, noiseless, positional_slip, uniform_slip
 from stochflow.environments.registry import TASKS

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from stochflow.config.layers import resolve
 from stochflow.config.methods import METHODS, method_settings
-from stochflow.config.schema import resolve
-from stochflow.experiments.build import RIVALS, build
+from stochflow.experiments.build import build
 from stochflow.training.trainer import Trainer
 
 # the entropy terms are on and do not fade, so that γ, q and λ_d have something to change
@@ -61,7 +61,7 @@ def weights_of(trainer: Trainer) -> tuple[Weights, Weights]:
         {name: weight.detach().clone() for name, weight in part.state_dict().items()}
         for part in (trainer.learner.network, trainer.objective, trainer.learner.dynamics)
     )
-    own = objective if method_of(trainer) in RIVALS else {}
+    own = {} if trainer.learner.config.objective.record.shareable else objective
     return network | {f"objective.{name}": weight for name, weight in own.items()}, dynamics
 
 

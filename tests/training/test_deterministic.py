@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import stochflow
-from stochflow.config.schema import resolve
+from stochflow.config.layers import resolve
 from stochflow.core.errors import ConfigError
 from stochflow.experiments import build as experiment
 from stochflow.experiments.sweep.compare import compare

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from stochflow.config.schema import resolve
+from stochflow.config.layers import resolve
 from stochflow.core.errors import ConfigError
 from stochflow.core.logspace import log_marginal, safe_log
 from stochflow.environments.registry import make_task

@@ -20,18 +20,22 @@ from rich.table import Column, Table
 from torch.nn import Module
 
 from stochflow import __version__, api
-from stochflow.config.methods import METHODS
-from stochflow.config.schema import Config, annotated_yaml, parse_assignment, read_yaml
+from stochflow.config.methods import METHODS, Method, other_methods
+from stochflow.config.schema import Config
+from stochflow.config.yaml import annotated_yaml, parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError, StochflowError
 from stochflow.core.files import write_atomically
-from stochflow.environments.graphs.factory import GRAPHS
-from stochflow.environments.registry import TASKS, Task, load_plugin, make_task, other_tasks, package_of
+from stochflow.core.plugins import package_of
+from stochflow.environments.plugins import load_plugin
+from stochflow.environments.registry import GRAPHS, TASKS, make_task, other_tasks
 from stochflow.environments.sequences.environment import SequenceEnvironment
+from stochflow.environments.sequences.task import Task
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments import launch
 from stochflow.experiments.build import build
-from stochflow.experiments.sweep.compare import DEFAULT_OUT, Comparison
+from stochflow.experiments.sweep.compare import Comparison
 from stochflow.experiments.sweep.compare import compare as compare_methods
+from stochflow.experiments.sweep.config import DEFAULT_OUT
 from stochflow.experiments.sweep.progress import Board
 from stochflow.experiments.sweep.results import Standing
 from stochflow.forecasting.command import Request, forecast_file
@@ -475,11 +479,17 @@ def tasks() -> None:
 
 @app.command()
 def methods() -> None:
-    """List the methods."""
-    names = Column("method", min_width=max(map(len, METHODS)))
+    """List the methods, those of other packages too."""
+    known = dict(METHODS)
+    for name, found in other_methods():
+        if isinstance(found, Method):
+            known[name] = found
+        else:
+            warnings.warn(str(found), stacklevel=1)
+    names = Column("method", min_width=max(map(len, known)))
     table = Table(names, "what it minimises", "what it may use", "reference")
-    for name, found in METHODS.items():
-        table.add_row(name, found.description, found.uses, found.reference)
+    for name, method in known.items():
+        table.add_row(*map(escape, (name, method.description, method.uses, method.reference)))
     console.print(table)
 
 

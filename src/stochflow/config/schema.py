@@ -1,62 +1,18 @@
 """Every setting of a run, checked before anything starts: one model per stage, one sentence per field."""
 
-import reprlib
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from stochflow.core.errors import ConfigError
-from stochflow.core.files import read_limited
+from stochflow.config.methods import check_kind, objective_record
+from stochflow.config.objectives import ObjectiveRecord
 
 _BATCHES_KEPT = 64
 _DECAY = 0.9
 # of a budget; nobody lives to see it, and it is still exact as a float
 MOST = 10**15
-# of a YAML text: its bytes, its values with all that aliases repeat, and how deep they are nested
-_MAX_BYTES = 8 * 2**20
-_MAX_VALUES = 200_000
-_MAX_DEPTH = 64
-_MAX_DIGITS = 400
 
 LossShape = Literal["squared", "linex", "linex-half", "linex-reversed", "shifted-cosh"]
-
-
-_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class _Loader(_Base):  # type: ignore[misc]  # whichever of the two there is
-    """Values and nothing else: no tag makes an object. A key that stands twice is an error, not the last of them."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        seen = set()
-        for key_node, _ in node.value if isinstance(node, yaml.MappingNode) else ():
-            if key_node.tag == "tag:yaml.org,2002:merge":  # it may be there again, and what it brings be overridden
-                continue
-            key = key_node.value if key_node.value == "=" else self.construct_object(key_node, deep=True)
-            if not isinstance(key, Hashable):  # which is refused below
-                continue
-            if key in seen:
-                raise ValueError(f"the key '{key}' stands twice, again in line {key_node.start_mark.line + 1}")
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-def _short_number(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The same constructor for numbers of a length that people write: 1:1:1… is a number in base 60, and slow."""
-
-    def checked(loader: Any, node: Any) -> Any:
-        if isinstance(node, yaml.ScalarNode) and len(node.value) > _MAX_DIGITS:
-            raise ValueError(f"it holds a number of {len(node.value):,} digits")
-        return construct(loader, node)
-
-    return checked
-
-
-for _tag, _construct in (("int", _Base.construct_yaml_int), ("float", _Base.construct_yaml_float)):
-    _Loader.add_constructor(f"tag:yaml.org,2002:{_tag}", _short_number(_construct))
 
 
 class Settings(BaseModel):
@@ -210,19 +166,7 @@ class DynamicsConfig(Settings):
 class ObjectiveConfig(Settings):
     """What the policy minimises."""
 
-    kind: Literal[
-        "detailed-balance",
-        "trajectory-balance",
-        "subtrajectory-balance",
-        "expected-balance",
-        "kl",
-        "soft-q",
-        "ppo",
-        "sac",
-        "mcmc",
-        "mars",
-        "random",
-    ] = Field("kl", description="Balance condition, divergence, or a rival.")
+    kind: str = Field("kl", description="Balance condition, divergence, or a rival.")
     path: Literal["intended", "realised"] = Field(
         "intended", description="Balance what was meant, or, blind to noise, what came (balance along a path)."
     )
@@ -246,22 +190,33 @@ class ObjectiveConfig(Settings):
             raise ValueError("every γ must lie strictly between 0 and 1")
         return self
 
+    @field_validator("kind", mode="after")
+    @classmethod
+    def _known(cls, kind: str) -> str:
+        check_kind(kind)
+        return kind
+
     @model_validator(mode="after")
     def _balance_settings_fit(self) -> "ObjectiveConfig":
-        along_path = self.kind in ("detailed-balance", "trajectory-balance", "subtrajectory-balance")
-        if self.loss != "squared" and not along_path and self.kind != "expected-balance":
+        record = self.record
+        if self.loss != "squared" and not record.has_residuals:
             raise ValueError(
                 f"loss '{self.loss}' needs residuals, which '{self.kind}' has none of; set loss to squared"
             )
-        if self.path == "realised" and not along_path:
+        if self.path == "realised" and not record.along_path:
             raise ValueError(f"kind '{self.kind}' follows no path; set path to intended or choose a balance along one")
-        if self.backward != "learned" and (not along_path or self.path == "realised"):
+        if self.backward != "learned" and (not record.along_path or self.path == "realised"):
             raise ValueError(
                 f"backward '{self.backward}' needs a balance along the intended path; set backward to learned"
             )
-        if self.decay != _DECAY and self.kind != "subtrajectory-balance":
+        if self.decay != _DECAY and not record.weighs_stretches:
             raise ValueError(f"decay belongs to subtrajectory-balance and means nothing to '{self.kind}'; leave it out")
         return self
+
+    @property
+    def record(self) -> ObjectiveRecord:
+        """The class that these settings choose, and its traits."""
+        return objective_record(self.kind, self)
 
 
 class RLConfig(Settings):
@@ -424,183 +379,16 @@ class Config(Settings):
 
     @model_validator(mode="after")
     def _coherent(self) -> "Config":
-        objective, exploration = self.objective, self.exploration
-        if exploration.restarts and (objective.kind, objective.scope) != ("kl", "state"):
-            raise ValueError("restarts need the state scope of the KL objective; set exploration.restarts to 0")
-        if exploration.restarts and objective.values == "planned":
+        record, exploration = self.objective.record, self.exploration
+        if exploration.restarts and record.plans:
             raise ValueError(
                 "planned values choose their own states; set exploration.restarts to 0 or values to bootstrapped"
             )
+        if exploration.restarts and not record.restarts:
+            raise ValueError("restarts need the state scope of the KL objective; set exploration.restarts to 0")
         if self.deterministic and self.budget.minutes is not None:
             raise ValueError(
                 "a budget in minutes ends where the clock says, never twice at the same step; give --trajectories or "
                 "--steps, or leave out --deterministic"
             )
         return self
-
-
-def resolve(layers: list[dict[str, Any]]) -> Config:
-    """One checked config from dictionaries, later ones over earlier ones; a new budget replaces the old one."""
-    merged: dict[str, Any] = {}
-    for layer in layers:
-        if "budget" in layer:
-            merged.pop("budget", None)
-        merged = merge(merged, layer)
-    try:
-        return Config.model_validate(merged)
-    except ValidationError as error:
-        raise ConfigError(sentence_of(error, Config)) from None
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """A YAML mapping, read without executing anything it may ask for."""
-    try:
-        content = parse_yaml(read_yaml_text(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} cannot be read ({error}); check the path") from None
-    except ValueError as error:
-        raise ConfigError(f"{path} is not valid YAML ({error}); correct it") from None
-    if content is None:
-        return {}
-    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise ConfigError(f"{path} must hold a mapping of settings; see `stochflow config` for an example")
-    return content
-
-
-def read_yaml_text(path: Path) -> str:
-    """The text of a file of settings or of a matrix."""
-    return read_limited(path, _MAX_BYTES).decode("utf-8-sig")
-
-
-def parse_yaml(text: str) -> Any:
-    """The value of a YAML text, or a ValueError of one line, whatever the reader stumbles over."""
-    try:
-        _check_extent(text)
-        loader = _Loader(text)
-        try:
-            return loader.get_single_data()
-        finally:
-            loader.dispose()
-    # a date in month 13, `!!int x` and the like escape from the reader as errors of every kind
-    except (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-        raise ValueError(" ".join(str(error).split())) from None
-
-
-def _check_extent(text: str) -> None:
-    """Refuse what is too large, what aliases have multiplied or led back into itself: before any of it is built."""
-    sizes: dict[str, int] = {}  # values behind an anchor
-    around: list[tuple[str | None, int]] = []  # what is still open: its anchor, and the values before it
-    num_values = 0
-    for event in yaml.parse(text, Loader=_Base):
-        if isinstance(event, yaml.AliasEvent):
-            if any(anchor == event.anchor for anchor, _ in around):
-                raise ValueError(f"its alias '*{event.anchor}' leads back into itself")
-            num_values += sizes.get(str(event.anchor), 1)
-        elif isinstance(event, yaml.ScalarEvent):
-            num_values += 1
-            sizes[str(event.anchor)] = 1
-        elif isinstance(event, yaml.CollectionStartEvent):
-            around.append((event.anchor, num_values))
-            num_values += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = around.pop()
-            sizes[str(anchor)] = num_values - before
-        if num_values > _MAX_VALUES:
-            raise ValueError(f"it makes more than {_MAX_VALUES:,} values, aliases included")
-        if len(around) > _MAX_DEPTH:
-            raise ValueError("it is nested too deeply")
-
-
-def parse_assignment(text: str) -> dict[str, Any]:
-    """`a.b=v` as a nested dictionary, with v read as YAML."""
-    key, separator, value = text.partition("=")
-    if not separator or not all(key.split(".")):
-        raise ConfigError(f"--set takes a.b=value, not '{text}'; for example --set reward.beta=3")
-    try:
-        nested: Any = parse_yaml(value)
-    except ValueError:
-        raise ConfigError(f"--set {key}: '{value}' is not a YAML value; quote it or correct it") from None
-    if isinstance(nested, str):
-        nested = _exponent_number(nested)
-    for part in reversed(key.split(".")):
-        nested = {part: nested}
-    return nested
-
-
-def dump_yaml(config: Config) -> str:
-    """The resolved config as YAML, ready for `--config`."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-
-def annotated_yaml(config: Config) -> str:
-    """The same settings with each field's meaning beside it."""
-    return "".join(_annotated_lines(config, indent=""))
-
-
-def _annotated_lines(settings: Settings, indent: str) -> Iterator[str]:
-    for name, field in type(settings).model_fields.items():
-        value = getattr(settings, name)
-        if isinstance(value, Settings):
-            yield f"{indent}{name}:  # {type(value).__doc__}\n"
-            yield from _annotated_lines(value, indent + "  ")
-        else:
-            yield f"{indent}{name}: {yaml_line(value)}  # {field.description}\n"
-
-
-def yaml_line(value: Any) -> str:
-    """A value on one line, as `--set` reads it."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=10**9, allow_unicode=True)
-    return text.strip().removesuffix("...").strip()
-
-
-def _exponent_number(text: str) -> float | str:
-    # YAML 1.1 reads 1e-3 as text because it lacks a dot; people mean a number
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
-def merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
-    """Nested settings, those of `top` over those of `base`."""
-    merged = dict(base)
-    for key, value in top.items():
-        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = merge(merged[key], value) if both else value
-    return merged
-
-
-def leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Nested settings as `a.b` and value."""
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from leaves(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
-
-
-def sentence_of(error: ValidationError, settings: type[BaseModel]) -> str:
-    """The first problem of a validation of `settings`, with what is allowed."""
-    first = error.errors()[0]
-    where = _name(first["loc"])
-    if first["type"] == "extra_forbidden":
-        return f"unknown setting '{where}'; known are: {', '.join(_known_fields(settings, first['loc'][:-1]))}"
-    reason = first["msg"].removeprefix("Value error, ")
-    given = first.get("input")
-    shown = "" if isinstance(given, dict | BaseModel) else f" (given: {reprlib.repr(given)})"
-    more = len({_name(problem["loc"]) for problem in error.errors()}) - 1
-    tail = f", and {more} more problem{'s' if more > 1 else ''}" if more else ""
-    return f"setting '{where}': {reason[:1].lower() + reason[1:]}{shown}{tail}; correct it or remove it"
-
-
-def _name(location: tuple[int | str, ...]) -> str:
-    """Dotted name of a setting, without the type names that pydantic adds for alternatives."""
-    types = ("float", "list[float]", "str")
-    return ".".join(str(part) for part in location if part not in types) or "config"
-
-
-def _known_fields(settings: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    model: Any = settings
-    for part in location:
-        model = model.model_fields[str(part)].annotation
-    return list(model.model_fields)

@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from stochflow.core.errors import ConfigError
+
 _SUFFIX = ".part"
 _TEMPORARY = re.compile(r"\.(?P<name>.+)\.[a-z0-9_]{8}\.part", re.DOTALL)
 MAX_COLUMNS = 5000
@@ -118,3 +120,8 @@ def _abandoned(path: str) -> Iterator[bool]:
             yield True
     finally:
         os.close(descriptor)
+
+
+def unwritable(path: Path, error: OSError | ValueError) -> ConfigError:
+    """What to say when a folder cannot be written to."""
+    return ConfigError(f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out")

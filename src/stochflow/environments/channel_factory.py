@@ -1,14 +1,14 @@
 """From settings and files to a channel."""
 
 import io
-import math
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import torch
 
-from stochflow.config.schema import ChannelConfig, parse_yaml, read_yaml_text
+from stochflow.config.schema import ChannelConfig
+from stochflow.config.yaml import parse_yaml, read_yaml_text
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.files import check_columns, read_limited
 from stochflow.environments import channels
@@ -43,21 +43,6 @@ def with_matrix_inside(config: ChannelConfig) -> ChannelConfig:
     kind, field = ("confusion", "matrix") if table.ndim == 2 else ("positional", "matrices")
     edits = {"deletion": config.deletion, "duplication": config.duplication}
     return ChannelConfig.model_validate({"kind": kind, field: table.tolist(), **edits})
-
-
-def parse_noise(noise: float | str) -> dict[str, Any]:
-    """Channel settings from what `--noise` takes: α, none, dna-synthesis[:rate], α per position, or a matrix file."""
-    text = str(noise).strip()
-    if text == "none":
-        return {"kind": "none"}
-    if text.split(":")[0] == "dna-synthesis":
-        rate = text.partition(":")[2]
-        return {"kind": "dna-synthesis", "noise": _number(rate) if rate else 0.01}
-    if text.endswith((".csv", ".yaml", ".yml")):
-        return {"kind": "confusion", "file": text}
-    if "," in text:
-        return {"kind": "positional", "noise": [_number(part) for part in text.split(",")]}
-    return {"kind": "uniform-slip", "noise": _number(text)}
 
 
 def _build(config: ChannelConfig, num_tokens: int) -> Channel:
@@ -104,16 +89,3 @@ def read_matrix(path: Path) -> torch.Tensor:
     if table.ndim not in (2, 3):
         raise DataError(f"{path} does not hold a table of probabilities; give K rows of K numbers")
     return table
-
-
-def _number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise ConfigError(
-            f"noise '{text}' is not understood; give α in [0, 1), none, dna-synthesis[:rate], "
-            "one α per position separated by commas, or a .csv or .yaml matrix file"
-        ) from None
-    if not math.isfinite(number):
-        raise ConfigError(f"noise is {number}; it must be at least 0 and below 1")
-    return number

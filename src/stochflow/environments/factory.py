@@ -10,8 +10,8 @@ from stochflow.environments.base import Environment
 from stochflow.environments.channel_factory import make_channel
 from stochflow.environments.channels import Channel
 from stochflow.environments.graphs.environment import GraphEnvironment
-from stochflow.environments.graphs.factory import configured_graph, graph_defaults, names_graph
-from stochflow.environments.registry import TABLE_TASK, Task, make_task
+from stochflow.environments.graphs.factory import configured_graph
+from stochflow.environments.registry import make_task, names_graph
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.alphabets import named_alphabet
 from stochflow.environments.sequences.constraints import ConstrainedTask
@@ -19,9 +19,10 @@ from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.lookup_task import MeasuredTask
 from stochflow.environments.sequences.oracles.task import PREFIX, Named, OracleTask
 from stochflow.environments.sequences.reward_noise import with_noise
-from stochflow.environments.sequences.task import MAX_SCORE
+from stochflow.environments.sequences.task import MAX_SCORE, Task
 from stochflow.environments.sequences.user_table import Columns, Table, read_table
 from stochflow.environments.sequences.variable_length import LengthRules, StopAlphabet, VariableTask, with_edits
+from stochflow.environments.settings import check_settings
 
 TABLE_COPY = "table.csv"  # a run's own copy of its table
 # what a table or an oracle is, apart from where it lies and how it is asked
@@ -56,6 +57,7 @@ def configure(config: Config, function: Named = None) -> Configured:
     Args:
         function: the oracle as the user has named it, without which it is never imported; or the oracle itself.
     """
+    check_settings(config)
     if names_graph(config.task):
         return Configured(config, GraphEnvironment(configured_graph(config)))
     config, table = with_table_pinned(config)
@@ -70,43 +72,19 @@ def with_channel(environment: Environment, config: Config, channel: ChannelConfi
     return GraphEnvironment(configured_graph(config.model_copy(update={"channel": channel})))
 
 
-def default_settings(task: str) -> dict[str, object]:
-    """Settings that a task has by default, under those of its method."""
-    return graph_defaults(task) if names_graph(task) else {}
-
-
 def _configured_task(config: Config, function: Named, table: Table | None) -> Task:
-    _check_belongings(config)
-    unconstrained = config.constraints == ConstraintConfig()
     if config.lengths.variable:
-        _check_variable(config, unconstrained)
         task, rules = _variable_task(config, function, table)
         return VariableTask(with_noise(task, config.reward_noise), rules)
-    if config.channel.deletion or config.channel.duplication:
-        raise ConfigError(
-            "a channel that deletes or duplicates letters changes the length of designs; add --variable-length, or "
-            "leave out deletion and duplication"
-        )
     # constraints come last: a design that breaks one scores zero, however noisy measurements are
     task = with_noise(_plain_task(config, function, table), config.reward_noise)
-    return task if unconstrained else ConstrainedTask(task, config.constraints)
+    return task if config.constraints == ConstraintConfig() else ConstrainedTask(task, config.constraints)
 
 
 def configured_channel(config: ChannelConfig, task: Task) -> Channel:
     """The configured channel over the letters of a task, and over its stop and edits where lengths vary."""
     letters = make_channel(config, task.num_letters, task.length)
     return with_edits(letters, task.rules) if isinstance(task, VariableTask) else letters
-
-
-def _check_belongings(config: Config) -> None:
-    """Refuse what describes a table or an oracle that is not there: it would change nothing."""
-    if config.table.file is None and config.table != TableConfig():
-        raise ConfigError("columns or letters of a table are given, but no table; name its file with --table")
-    if not config.task.startswith(PREFIX) and (config.oracle.length, config.oracle.alphabet) != (None, None):
-        raise ConfigError(
-            f"--length and --alphabet say what designs of an oracle are, and the task is '{config.task}'; leave them "
-            "out"
-        )
 
 
 def _plain_task(config: Config, function: Named, table: Table | None) -> Task:
@@ -139,30 +117,7 @@ def _rules(config: Config, num_letters: int, min_length: int, max_length: int) -
     return LengthRules(num_letters, min_length, max_length, config.channel.deletion, config.channel.duplication)
 
 
-def _check_variable(config: Config, unconstrained: bool) -> None:
-    """Refuse what has no place where lengths vary."""
-    if config.table.file is None and not config.task.startswith(PREFIX):
-        raise ConfigError(
-            f"'{config.task}' has designs of one length; variable length is for a --table or an --oracle of your own"
-        )
-    if not unconstrained:
-        raise ConfigError(
-            "constraints are about designs of one length; leave them out, or fix the length and leave out the bounds"
-        )
-    if config.objective.kind in ("mcmc", "mars"):
-        raise ConfigError(
-            f"{config.objective.kind} changes letters of designs of one length; choose another method for variable "
-            "length, or fix the length"
-        )
-    if config.exploration.restarts:
-        raise ConfigError("random prefixes may break the rules of stopping; set exploration.restarts to 0")
-
-
 def _oracle_task(config: Config, function: Named, alphabet: StopAlphabet | None = None) -> OracleTask:
-    if config.reward_noise != "none":
-        raise ConfigError(
-            "an oracle is asked once for each design, so its measurements cannot differ; leave out the reward noise"
-        )
     return OracleTask(config.task.removeprefix(PREFIX), config.oracle, function, alphabet)
 
 
@@ -209,8 +164,6 @@ def with_table_pinned(config: Config) -> tuple[Config, Table | None]:
     """The config with the table's whole path, name, letters, hash and bounds of length; and the table itself."""
     if config.table.file is None:
         return config, None
-    if config.task != TABLE_TASK:
-        raise ConfigError(f"there is a table, but the task is '{config.task}'; leave the task out or the table")
     table = verified_table(config)
     pinned = {
         "file": str(Path(config.table.file).resolve()),

@@ -21,8 +21,6 @@ _LEVEL = 2e-4
 _UPDATE = 1e-3
 _STEP = 5e-3
 _CHAIN_STEP = 1e-3
-# an evaluation of these says little or costs more than they do
-_CHAINS = ("mcmc", "mars", "random")
 _MAX_PLANNED = 8192
 
 
@@ -77,7 +75,7 @@ def training_seconds(config: Config, space: Space) -> float:
         return 60.0 * budget.minutes
     trajectories = budget.trajectories or budget.oracle_calls or 0
     steps = float(budget.steps or math.ceil(trajectories / optimiser.batch_size))
-    if config.objective.kind in _CHAINS:
+    if not config.objective.record.trains_policy:  # a judgement says little of these, or costs more than they do
         return steps * _CHAIN_STEP
     batch = min(optimiser.batch_size, trajectories or optimiser.batch_size)
     return steps * (_STEP + optimiser.updates * _update_seconds(config, space, batch))
@@ -85,9 +83,9 @@ def training_seconds(config: Config, space: Space) -> float:
 
 def _update_seconds(config: Config, space: Space, batch: int) -> float:
     """Three passes over the states that an update learns from; those that a batch shares are evaluated once."""
-    objective, width = config.objective, config.model.width
+    width = config.model.width
     per_state = 2.0 * config.model.num_layers * width**2 + 2.0 * width * (2 * space.num_actions + 1)
-    if (objective.kind, objective.scope, objective.values) == ("kl", "state", "planned"):
+    if config.objective.record.plans:
         per_level = min(config.plan.rows_per_level, _MAX_PLANNED // len(space.level_sizes))
         return _UPDATE + 3.0 * _PLANNED * per_state * sum(min(per_level, size) for size in space.level_sizes)
     rows = min(sum(min(batch, size) for size in space.level_sizes), batch * space.num_steps)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from stochflow.config.objectives import load_class
 from stochflow.config.schema import Config, ModelConfig
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.random import Generators
@@ -26,20 +27,7 @@ from stochflow.models.kmer_body import MAX_BUCKETS, num_rows
 from stochflow.models.kmers import suitable_kmers
 from stochflow.models.transformer_body import TransformerBody
 from stochflow.objectives.base import Learner, Objective
-from stochflow.objectives.baselines.mars import Mars
-from stochflow.objectives.baselines.mcmc import MetropolisHastings
-from stochflow.objectives.baselines.ppo import PPO
-from stochflow.objectives.baselines.random_policy import UniformIntentions
-from stochflow.objectives.baselines.sac import SoftActorCritic
-from stochflow.objectives.baselines.soft_q import SoftQ
-from stochflow.objectives.detailed_balance import DetailedBalance
-from stochflow.objectives.divergence import BootstrappedKL, TrajectoryKL
-from stochflow.objectives.expected_balance import ExpectedBalance
 from stochflow.objectives.learners import GraphLearner, SequenceLearner
-from stochflow.objectives.planned_graph_kl import PlannedGraphKL
-from stochflow.objectives.planned_kl import PlannedKL
-from stochflow.objectives.subtrajectory_balance import SubtrajectoryBalance
-from stochflow.objectives.trajectory_balance import TrajectoryBalance
 from stochflow.runs.directory import RunDirectory
 from stochflow.sampling.history_memory import HistoryMemory
 from stochflow.sampling.object_memory import ObjectMemory
@@ -54,25 +42,6 @@ from stochflow.truth.truth import truth_of
 _MAX_WEIGHTS = 2**27  # of the k-mer tables: half a gigabyte, and three times that while they are trained
 _MAX_CODE = 2**56  # k-mers are numbered in 64 bits, hashing included
 _MAX_STATE_TOKENS = 64
-
-_BALANCES: dict[str, type[Objective]] = {
-    "detailed-balance": DetailedBalance,
-    "trajectory-balance": TrajectoryBalance,
-    "subtrajectory-balance": SubtrajectoryBalance,
-    "expected-balance": ExpectedBalance,
-}
-RIVALS: dict[str, type[Objective]] = {
-    "soft-q": SoftQ,
-    "ppo": PPO,
-    "sac": SoftActorCritic,
-    "mcmc": MetropolisHastings,
-    "mars": Mars,
-    "random": UniformIntentions,
-}
-
-
-# baselines that change letters or read prefixes, so that a graph has nothing for them
-_SEQUENCES_ONLY = ("soft-q", "ppo", "sac", "mcmc", "mars")
 
 
 def build(
@@ -89,7 +58,7 @@ def build(
         function: the oracle as the user has named it, without which it is never imported; or the oracle itself.
         team: the processes that share the run.
     """
-    if team is not None and config.objective.kind in RIVALS:
+    if team is not None and not config.objective.record.shareable:
         raise ConfigError(f"'{config.method}' cannot be shared out among processes; start it without torchrun")
     if environment is None:
         configured = configure(config, function)
@@ -174,7 +143,7 @@ def check_objective(config: Config, environment: Environment) -> None:
     if not isinstance(environment, GraphEnvironment):
         return
     graph, objective = environment.graph, config.objective
-    if objective.kind in _SEQUENCES_ONLY:
+    if not objective.record.graphs:
         raise ConfigError(
             f"{config.method} cannot be trained on {config.task}: it changes or reads sequences of letters, and the "
             "states of a graph have none; choose a balance (sgfn-db, sgfn-tb, …), sgfn-kl or random"
@@ -261,17 +230,9 @@ def _check_alphabet(task: Task, config: Config) -> None:
 
 def make_objective(learner: Learner) -> Objective:
     """The objective that the config names."""
-    config = learner.config.objective
-    if config.kind in _BALANCES | RIVALS:
-        return (_BALANCES | RIVALS)[config.kind](learner)
-    if config.scope == "trajectory":
-        return TrajectoryKL(learner)
-    if config.values == "bootstrapped":
-        return BootstrappedKL(learner)
-    if isinstance(learner, GraphLearner):
-        return PlannedGraphKL(learner)
-    assert isinstance(learner, SequenceLearner)
-    return PlannedKL(learner)
+    place = learner.config.objective.record.place(on_graph=isinstance(learner, GraphLearner))
+    objective: Objective = load_class(place)(learner)
+    return objective
 
 
 def reference_tokens(path: Path, task: Task) -> torch.Tensor:

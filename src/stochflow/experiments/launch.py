@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stochflow.config.methods import method_settings
-from stochflow.config.schema import Config, resolve
+from stochflow.config.layers import resolve
+from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.core.signals import stop_signal
 from stochflow.environments.base import Environment
 from stochflow.environments.channel_factory import with_matrix_inside
-from stochflow.environments.factory import Configured, configure, default_settings, same_setting, table_name
+from stochflow.environments.factory import Configured, configure, same_setting, table_name
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.fasta import read_sequences
 from stochflow.environments.sequences.oracles.task import Named
+from stochflow.environments.settings import resolve_layers
 from stochflow.experiments.build import build, check_objective, restore
 from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.profiler import Profiled
@@ -63,8 +64,6 @@ def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, opti
         function: the oracle as the user has named it, or the oracle itself.
         out: run directory; by default `default_path`.
     """
-    if options.resume and options.overwrite:
-        raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
     tracking = Tracking(options.track)
     with joined() as team, contextlib.ExitStack() as held:
         if options.resume:
@@ -86,13 +85,6 @@ def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, opti
         if team is not None:
             team.wait()
     return directory.path
-
-
-def resolve_layers(layers: list[dict[str, Any]]) -> Config:
-    """Settings as they are given: defaults, then those of the task and the method, then the layers in order."""
-    method = next((layer["method"] for layer in reversed(layers) if "method" in layer), "sgfn-kl")
-    task = next((str(layer["task"]) for layer in reversed(layers) if "task" in layer), "")
-    return resolve([default_settings(task), method_settings(str(method)), *layers])
 
 
 def prepare(layers: list[dict[str, Any]], function: Named = None) -> Configured:

@@ -4,10 +4,12 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from stochflow.config.layers import leaves, resolve
 from stochflow.config.methods import method_settings
-from stochflow.config.schema import ChannelConfig, Config, leaves, parse_assignment, resolve, yaml_line
+from stochflow.config.noise import parse_noise
+from stochflow.config.schema import ChannelConfig, Config
+from stochflow.config.yaml import parse_assignment, yaml_line
 from stochflow.core.errors import ConfigError, StochflowError
-from stochflow.environments.channel_factory import parse_noise
 from stochflow.environments.sequences.oracles.task import PREFIX
 
 _NOT_ABOUT_LEARNING = ("device", "threads", "evaluation", "checkpoint_every")

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from stochflow.reports.reader import RunRecord, read_source
-from stochflow.runs.monitor.alarms import UNTRAINED
 from stochflow.runs.monitor.diagnosis import examine
 from stochflow.runs.monitor.findings import Finding
 from stochflow.runs.monitor.history import records_of
@@ -72,7 +71,7 @@ def _verdict(run: RunRecord, findings: list[Finding]) -> str:
     num_bad = sum(finding.severity == "bad" for finding in findings)
     if num_bad:
         return "1 thing is wrong." if num_bad == 1 else f"{num_bad} things are wrong."
-    if run.config.objective.kind in UNTRAINED:
+    if not run.config.objective.record.trains_policy:
         return f"Nothing is wrong, but {run.config.method} trains no policy: it is there to be compared with."
     regret, start = run.latest("regret"), _start(run)
     if regret is None:

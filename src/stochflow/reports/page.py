@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stochflow.config.schema import dump_yaml
+from stochflow.config.yaml import dump_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.evaluation.bootstrap import median_interval
 from stochflow.reports import figures

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stochflow.environments.graphs.factory import names_graph
+from stochflow.environments.registry import names_graph
 from stochflow.reports import figures
 from stochflow.reports.checkpoint import Channels, Examined, examine
 from stochflow.reports.html import markup

@@ -18,12 +18,14 @@ import pandas as pd
 from filelock import BaseFileLock, FileLock, Timeout
 from torch import Tensor
 
-from stochflow.environments.factory import TABLE_COPY
-from stochflow.runs.checkpoint import has_checkpoint, load_checkpoint, remove_old, save_checkpoint
-from stochflow.config.schema import Config, dump_yaml, read_yaml, resolve
+from stochflow.config.layers import resolve
+from stochflow.config.schema import Config
+from stochflow.config.yaml import dump_yaml, read_yaml
 from stochflow.core.errors import ConfigError, DataError
+from stochflow.core.files import read_limited, remove_leftovers, sync_file, sync_folder, unwritable, write_atomically
+from stochflow.environments.factory import TABLE_COPY
 from stochflow.evaluation.summary import Summary
-from stochflow.core.files import read_limited, remove_leftovers, sync_file, sync_folder, write_atomically
+from stochflow.runs.checkpoint import has_checkpoint, load_checkpoint, remove_old, save_checkpoint
 
 FORMAT = "1"
 CONFIG = "config.yaml"
@@ -293,11 +295,6 @@ def _check_inside(path: Path) -> None:
             raise DataError(f"{found} is a link that leads out of the run directory; put the file itself there")
         if os.path.exists(found) and not os.path.isfile(found) and not os.path.isdir(found):
             raise DataError(f"{found} is neither a file nor a folder; remove it")
-
-
-def unwritable(path: Path, error: OSError | ValueError) -> ConfigError:
-    """What to say when a folder cannot be written to."""
-    return ConfigError(f"cannot write to {path} ({getattr(error, 'strerror', error)}); choose another --out")
 
 
 def recover(path: Path) -> None:

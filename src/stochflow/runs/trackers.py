@@ -9,10 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from stochflow.config.schema import Config, dump_yaml, leaves
+from stochflow.config.layers import leaves
+from stochflow.config.schema import Config
+from stochflow.config.yaml import dump_yaml
 from stochflow.core.errors import ConfigError
-from stochflow.evaluation.summary import Summary
 from stochflow.core.extras import extra
+from stochflow.evaluation.summary import Summary
 
 Record = Mapping[str, float]
 _PROJECT = "stochflow"

@@ -171,7 +171,8 @@ def test_a_table_that_knows_next_to_nothing_comes_with_a_warning(tmp_path: Path)
 
 
 def test_tables_can_be_compared_on(table: Path, tmp_path: Path) -> None:
-    from stochflow.experiments.sweep.specification import SweepConfig, check_existing, plan
+    from stochflow.experiments.sweep.config import SweepConfig
+    from stochflow.experiments.sweep.specification import check_existing, plan
 
     settings = {**QUICK, "table": {"file": str(table), "sequence_column": "seq", "score_column": "one,two"}}
     settings = {name: value for name, value in settings.items() if name != "channel"}

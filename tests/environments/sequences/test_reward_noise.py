@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.registry import Task, make_task
+from stochflow.environments.registry import make_task
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.lookup_task import MeasuredTask, Measurements
 from stochflow.environments.sequences.reward_noise import with_noise
-from stochflow.environments.sequences.task import Alphabet
+from stochflow.environments.sequences.task import Alphabet, Task
 
 REWARD = Reward(beta=3.0, floor=1e-6, ramp=0.0)
 TOKENS = torch.tensor([[0], [1], [2]])

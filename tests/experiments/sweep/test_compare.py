@@ -23,12 +23,14 @@ import pytest
 
 import stochflow
 from stochflow.cli import app as cli
-from stochflow.config.schema import merge, parse_assignment
+from stochflow.config.layers import merge
+from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError
 from stochflow.experiments.sweep import compare
+from stochflow.experiments.sweep.config import specify
 from stochflow.experiments.sweep.local import LocalEngine
 from stochflow.experiments.sweep.progress import State, Watch
-from stochflow.experiments.sweep.specification import plan, specify
+from stochflow.experiments.sweep.specification import plan
 from stochflow.experiments.sweep.worker import USAGE, Job, Outcome, execute, lock
 from stochflow.runs.directory import RunDirectory
 

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from stochflow.config.schema import resolve
+from stochflow.config.layers import resolve
 from stochflow.experiments.sweep.results import COLUMNS, Results, Standing, standings
 from stochflow.experiments.sweep.specification import PlannedRun
 

@@ -9,7 +9,8 @@ import yaml
 from stochflow.config.methods import METHODS
 from stochflow.core.errors import ConfigError, StochflowError
 from stochflow.environments.registry import TASKS
-from stochflow.experiments.sweep.specification import SweepConfig, plan, specify, store
+from stochflow.experiments.sweep.config import SweepConfig, specify, store
+from stochflow.experiments.sweep.specification import plan
 
 GRID: dict[str, Any] = {
     "tasks": ["tfbind8", "tfbind8:PAX4"],

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from stochflow.config.schema import Config, resolve
+from stochflow.config.layers import resolve
 from stochflow.config.methods import method_settings
+from stochflow.config.schema import Config
 
 Records = list[dict[str, Any]]
 MakeRecords = Callable[..., Records]

@@ -6,7 +6,7 @@ import pytest
 
 from stochflow.runs.monitor.alarms import alarms
 from stochflow.runs.monitor.history import course_of
-from tests.watching.conftest import MakeRecords, config_of
+from tests.runs.monitor.conftest import MakeRecords, config_of
 
 FALLING = [0.6 * 0.96**step for step in range(100)]
 

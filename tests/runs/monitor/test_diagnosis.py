@@ -6,7 +6,7 @@ import pytest
 
 from stochflow.evaluation.summary import Summary
 from stochflow.runs.monitor.diagnosis import examine
-from tests.watching.conftest import MakeRecords, config_of
+from tests.runs.monitor.conftest import MakeRecords, config_of
 
 FALLING = [0.6 * 0.93**step for step in range(100)]
 GOOD: dict[str, Any] = {

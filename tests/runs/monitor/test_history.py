@@ -7,7 +7,7 @@ import pytest
 
 from stochflow.config.schema import BudgetConfig
 from stochflow.runs.monitor.history import Course, course_of, share_spent
-from tests.watching.conftest import MakeRecords, config_of
+from tests.runs.monitor.conftest import MakeRecords, config_of
 
 
 @pytest.mark.parametrize(

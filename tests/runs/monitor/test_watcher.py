@@ -4,7 +4,7 @@ import warnings
 
 from stochflow.runs.monitor.history import Course, course_of
 from stochflow.runs.monitor.watcher import Watcher
-from tests.watching.conftest import NUM_STEPS, MakeRecords, config_of
+from tests.runs.monitor.conftest import NUM_STEPS, MakeRecords, config_of
 
 
 def test_each_alarm_is_said_once_with_its_remedy(make_records: MakeRecords) -> None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from stochflow.config.schema import parse_yaml
+from stochflow.config.yaml import parse_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.core.extras import extra
 from stochflow.environments.graphs.graph import Extent, Graph

@@ -9,32 +9,20 @@ from typing import Any
 import pandas as pd
 from filelock import Timeout
 
-from stochflow.config.schema import merge, parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError
-from stochflow.core.files import remove_leftovers
+from stochflow.core.files import remove_leftovers, unwritable
 from stochflow.core.signals import stop_signal
-from stochflow.environments.sequences.oracles.task import PREFIX
+from stochflow.experiments.sweep.config import DEFAULT_OUT, RUNS, SweepConfig, requested, specify, store
 from stochflow.experiments.sweep.local import LocalEngine
 from stochflow.experiments.sweep.progress import State, Watch
 from stochflow.experiments.sweep.ray import RayEngine
 from stochflow.experiments.sweep.results import Results, Standing, standings
-from stochflow.experiments.sweep.specification import (
-    RUNS,
-    PlannedRun,
-    SweepConfig,
-    check_existing,
-    named_oracle,
-    plan,
-    specify,
-    store,
-)
+from stochflow.experiments.sweep.specification import PlannedRun, check_existing, named_oracle, plan
 from stochflow.experiments.sweep.worker import STOP, Job, Outcome, lock
-from stochflow.runs.directory import unwritable
 from stochflow.runs.trackers import Tracking
 from stochflow.training.distributed import launched
 
 Listener = Callable[[State], None]
-DEFAULT_OUT = Path("runs") / "compare"
 
 
 @dataclass(frozen=True)
@@ -100,23 +88,11 @@ def compare(
         out: folder of the comparison, `runs/compare` by default.
         listen: called about twice a second with the state of all runs.
     """
+    given = locals()  # the arguments: nothing else has a name yet
     if launched():
         raise ConfigError("compare shares out its runs itself; start it without torchrun")
     path = Path(out) if out is not None else DEFAULT_OUT
-    flags = {
-        "tasks": tasks,
-        "methods": methods,
-        "noise": noise,
-        "seeds": seeds,
-        "trajectories": trajectories,
-        "jobs": jobs,
-        "engine": engine,
-        "address": address,
-        "track": track or None,
-    }
-    if deterministic:
-        settings = [*settings, "deterministic=true"]
-    spec = specify(path, _with_oracles(_given(config, settings, flags), oracle), address)
+    spec = specify(path, requested(given), address)
     runs = plan(spec, oracle)
     check_existing(path, runs)
     Tracking(spec.track)  # a missing package is an error now, not in every run
@@ -137,35 +113,9 @@ def compare(
         return sweep.comparison(interrupted)
 
 
-def _given(
-    config: str | Path | Mapping[str, Any] | None, assignments: Sequence[str], flags: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What was asked for, without defaults: the file, then the flags."""
-    layer = config if isinstance(config, Mapping) else read_yaml(Path(config)) if config is not None else {}
-    given = dict(layer)
-    for name, value in flags.items():
-        if value is not None:
-            given[name] = list(value) if isinstance(value, list | tuple) else value
-    for text in assignments:
-        inside = given.get("settings", {})
-        if isinstance(inside, dict):  # anything else is refused by its own name
-            given["settings"] = merge(inside, parse_assignment(text))
-    return given
-
-
-def _with_oracles(given: dict[str, Any], oracles: Sequence[str]) -> dict[str, Any]:
-    """What was asked for, with the oracles among the tasks."""
-    named = given.get("tasks", [])
-    if not oracles or not isinstance(named, list):  # anything else is refused by its own name
-        return given
-    return given | {"tasks": named + [PREFIX + name for name in oracles if PREFIX + name not in named]}
-
-
 def _engine(spec: SweepConfig) -> LocalEngine | RayEngine:
     if spec.engine == "ray":
         return RayEngine(spec.num_jobs, spec.jobs, spec.retries, spec.address)
-    if spec.address is not None:
-        raise ConfigError("--address names a Ray cluster; add --engine ray, or leave it away")
     return LocalEngine(spec.num_jobs, spec.retries)
 
 

@@ -20,7 +20,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from stochflow.experiments.sweep.specification import RUNS
+from stochflow.experiments.sweep.config import RUNS
 
 _TAIL = 8192
 _EVERY = 0.5

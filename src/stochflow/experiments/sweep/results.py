@@ -15,7 +15,8 @@ from stochflow.core.errors import ConfigError
 from stochflow.core.files import write_atomically
 from stochflow.evaluation.bootstrap import LEVEL, MIN_VALUES, median_interval
 from stochflow.evaluation.summary import Summary
-from stochflow.experiments.sweep.specification import RUNS, PlannedRun
+from stochflow.experiments.sweep.config import RUNS
+from stochflow.experiments.sweep.specification import PlannedRun
 from stochflow.experiments.sweep.worker import cpu_seconds, finished_summary
 
 CSV, PARQUET = "results.csv", "results.parquet"

@@ -15,7 +15,7 @@ from stochflow.core.errors import DataError, StochflowError
 from stochflow.core.files import write_atomically
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments.launch import LaunchOptions, launch
-from stochflow.experiments.sweep.specification import RUNS
+from stochflow.experiments.sweep.config import RUNS
 from stochflow.runs.directory import CONFIG, RunDirectory, recover
 
 STOP = ".stop"

@@ -7,11 +7,8 @@ import math
 from collections.abc import Callable
 
 from stochflow.config.schema import Config
-from stochflow.runs.monitor.history import NUM_FIRST, Course, Judgement
 from stochflow.runs.monitor.findings import Finding
-
-# the policy of a chain is a list of designs, and random intentions are not trained: neither is to be blamed
-UNTRAINED = ("random", "mcmc", "mars")
+from stochflow.runs.monitor.history import NUM_FIRST, Course, Judgement
 
 SMALL_REGRET = 0.02  # nats; below it there is nothing to complain about
 WORSE_FACTOR, WORSE_NATS = 3.0, 0.1
@@ -110,7 +107,7 @@ RULES: tuple[Callable[[Course], Finding | None], ...] = (diverged, collapsed, st
 def _settled(course: Course) -> bool:
     """True once enough has happened to call a policy bad, which must be one that is trained."""
     enough = course.share >= SETTLED and course.num_steps >= FEW_STEPS
-    return enough and course.config.objective.kind not in UNTRAINED
+    return enough and course.config.objective.record.trains_policy
 
 
 def _latest(course: Course) -> list[Judgement]:
@@ -207,7 +204,7 @@ def _more_variety(config: Config) -> str:
     heavy = without_entropy_terms(config)
     if heavy:
         return "train again with" + heavy.removeprefix(" and")
-    if config.objective.kind in ("sac", "ppo"):
+    if config.objective.record.has_temperature:
         return f"train again with a higher rl.temperature ({config.rl.temperature:g} now)"
     return (
         f"train again with a lower optimiser.learning_rate ({_lower(config.optimiser.learning_rate)}), a lower "

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from stochflow.config.schema import Config
 from stochflow.evaluation.summary import Summary
-from stochflow.runs.monitor.alarms import SMALL_REGRET, UNTRAINED, of_zeros, without_entropy_terms
-from stochflow.runs.monitor.history import Course
+from stochflow.runs.monitor.alarms import SMALL_REGRET, of_zeros, without_entropy_terms
 from stochflow.runs.monitor.findings import Finding
+from stochflow.runs.monitor.history import Course
 
 INFEASIBLE_TV, INFEASIBLE_KL = 0.2, 0.1
 DYNAMICS_NATS = 0.1
@@ -16,7 +16,6 @@ MOSTLY_ZERO_DESIGNS = 0.9
 STILL_FALLING = 0.1  # of the regret, lost in the last fifth of the budget
 FAR = 0.25  # of the regret at the start
 _LAST = 0.2
-_BALANCES = ("detailed-balance", "trajectory-balance", "subtrajectory-balance", "expected-balance")
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ def _infeasible(case: Case) -> Finding | None:
 
 def _dynamics(case: Case) -> Finding | None:
     summary = case.summary
-    if summary is None or summary.dynamics_ce is None or case.config.objective.kind in UNTRAINED:
+    if summary is None or summary.dynamics_ce is None or not case.config.objective.record.trains_policy:
         return None
     gap = summary.dynamics_ce - summary.dynamics_ce_floor
     if gap < DYNAMICS_NATS:
@@ -143,15 +142,12 @@ def _zeros(case: Case) -> Finding | None:
 
 def _log_z(case: Case) -> Finding | None:
     """For the methods whose estimate has a known aim; see docs/metrics.md."""
-    summary, objective = case.summary, case.config.objective
+    summary, aimed_at = case.summary, case.config.objective.record.log_z
     if summary is None or summary.log_z_true is None or summary.kl is None or summary.min_kl is None:
         return None
-    if objective.kind == "kl":
-        aim = summary.log_z_true - (summary.kl if objective.scope == "trajectory" else summary.min_kl)
-    elif objective.kind in _BALANCES:
-        aim = summary.log_z_true
-    else:
+    if aimed_at is None:
         return None
+    aim = summary.log_z_true - {"target": 0.0, "policy": summary.kl, "optimum": summary.min_kl}[aimed_at]
     if abs(summary.log_z - aim) < LOG_Z_NATS:
         return None
     return Finding(
@@ -201,7 +197,7 @@ def _memory(case: Case) -> Finding | None:
 
 def _regrets(case: Case) -> tuple[float | None, float | None]:
     """Before training and now; unknown where the policy is a list of designs, or is not trained."""
-    if case.config.objective.kind in UNTRAINED:
+    if not case.config.objective.record.trains_policy:
         return None, None
     known = [judged.regret for judged in case.course.judged if judged.regret is not None]
     latest = known[-1] if known else None

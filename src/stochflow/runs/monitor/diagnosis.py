@@ -7,8 +7,8 @@ from stochflow.config.schema import Config
 from stochflow.evaluation.summary import Summary
 from stochflow.runs.monitor.alarms import alarms
 from stochflow.runs.monitor.checks import OVERSHADOWED, RULES, Case
-from stochflow.runs.monitor.history import Course, Record, share_spent
 from stochflow.runs.monitor.findings import Finding, worst_first
+from stochflow.runs.monitor.history import Course, Record, share_spent
 
 
 def examine(

@@ -14,6 +14,7 @@ from torch import Tensor
 from stochflow.config.schema import OracleConfig
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.files import write_atomically
+from stochflow.environments.registry import ORACLE_PREFIX
 from stochflow.environments.sequences.alphabets import named_alphabet
 from stochflow.environments.sequences.oracles.cache import ScoreCache
 from stochflow.environments.sequences.oracles.clients import Asker, Inside, Nobody, Process
@@ -24,7 +25,7 @@ Function = Callable[..., Any]
 # a user's own code: the function itself, or its name as the user has given it; None where nobody has named it
 Named = Function | str | None
 
-PREFIX = "oracle:"
+PREFIX = ORACLE_PREFIX
 CACHE = "oracle.sqlite"
 _PAYER = "oracle.id"
 

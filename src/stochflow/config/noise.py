@@ -1,0 +1,39 @@
+"""What `--noise` says, as settings of a channel."""
+
+import math
+from typing import Any
+
+from stochflow.core.errors import ConfigError
+
+
+def parse_noise(noise: float | str) -> dict[str, Any]:
+    """Channel settings from what `--noise` takes: α, none, dna-synthesis[:rate], α per position, or a matrix file."""
+    text = str(noise).strip()
+    if text == "none":
+        return {"kind": "none"}
+    if text.split(":")[0] == "dna-synthesis":
+        rate = text.partition(":")[2]
+        return {"kind": "dna-synthesis", "noise": _number(rate) if rate else 0.01}
+    if text.endswith((".csv", ".yaml", ".yml")):
+        return {"kind": "confusion", "file": text}
+    if "," in text:
+        return {"kind": "positional", "noise": [_number(part) for part in text.split(",")]}
+    return {"kind": "uniform-slip", "noise": _number(text)}
+
+
+def whole_channel(noise: float | str) -> dict[str, Any]:
+    """The same, and nothing of an earlier layer left standing."""
+    return {"matrix": None, "matrices": None, "file": None, **parse_noise(noise)}
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise ConfigError(
+            f"noise '{text}' is not understood; give α in [0, 1), none, dna-synthesis[:rate], "
+            "one α per position separated by commas, or a .csv or .yaml matrix file"
+        ) from None
+    if not math.isfinite(number):
+        raise ConfigError(f"noise is {number}; it must be at least 0 and below 1")
+    return number

@@ -1,0 +1,147 @@
+"""Objectives as records: where the class is, which settings choose it, and its traits.
+
+Nobody else asks for the name of an objective: what the rest of the package must know of one is a trait here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, Literal
+
+# a class, or where it is: "package.module:Class", imported when a run is built
+Place = str | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class ObjectiveRecord:
+    """A class of objectives, the settings that choose it, and what the rest of the package must know of it.
+
+    Attributes:
+        kind: the setting `objective.kind` that chooses it.
+        sequences: the class that trains on sequences; it is called with a `Learner`.
+        graphs: True where it trains on graphs too; or the class that does so in its place.
+        variant: further settings of `objective` that choose it among those of its kind.
+        along_path: balance along a path: `objective.path` and `objective.backward` mean something to it.
+        has_residuals: `objective.loss` means something to it.
+        weighs_stretches: `objective.decay` means something to it.
+        plans: values are planned on the states of the score memory.
+        restarts: trajectories may start from random prefixes.
+        trains_policy: False where the policy is a list of designs, or is not trained.
+        runs_chains: it is a Markov chain that edits designs of one length.
+        shareable: processes can share its batches.
+        has_temperature: `rl.temperature` weighs the entropy of its policy.
+        log_z: what its estimate of log Z tends to: log Z of the "target", less KL(policy ‖ target) for the "policy",
+            less the smallest KL there is for the "optimum"; None where that is not known.
+    """
+
+    kind: str
+    sequences: Place
+    graphs: Place | bool = False
+    variant: Mapping[str, str] = field(default_factory=dict)
+    along_path: bool = False
+    has_residuals: bool = False
+    weighs_stretches: bool = False
+    plans: bool = False
+    restarts: bool = False
+    trains_policy: bool = True
+    runs_chains: bool = False
+    shareable: bool = True
+    has_temperature: bool = False
+    log_z: Literal["target", "policy", "optimum"] | None = None
+
+    def place(self, on_graph: bool) -> Place:
+        """Where its class is, for sequences or for graphs."""
+        return self.graphs if on_graph and not isinstance(self.graphs, bool) else self.sequences
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of `objective` that choose it."""
+        return {"kind": self.kind, **self.variant}
+
+
+def load_class(place: Place) -> Callable[..., Any]:
+    """The class itself, imported where only its place is known."""
+    if not isinstance(place, str):
+        return place
+    module, _, name = place.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), name)
+    return found
+
+
+_PACKAGE = "stochflow.objectives"
+
+PLANNED_KL = ObjectiveRecord(
+    "kl",
+    f"{_PACKAGE}.planned_kl:PlannedKL",
+    f"{_PACKAGE}.planned_graph_kl:PlannedGraphKL",
+    {"scope": "state", "values": "planned"},
+    plans=True,
+    log_z="optimum",
+)
+BOOTSTRAPPED_KL = ObjectiveRecord(
+    "kl",
+    f"{_PACKAGE}.divergence:BootstrappedKL",
+    True,
+    variant={"scope": "state", "values": "bootstrapped"},
+    restarts=True,
+    log_z="optimum",
+)
+TRAJECTORY_KL = ObjectiveRecord(
+    "kl",
+    f"{_PACKAGE}.divergence:TrajectoryKL",
+    True,
+    variant={"scope": "trajectory"},
+    log_z="policy",
+)
+DETAILED_BALANCE = ObjectiveRecord(
+    "detailed-balance",
+    f"{_PACKAGE}.detailed_balance:DetailedBalance",
+    True,
+    along_path=True,
+    has_residuals=True,
+    log_z="target",
+)
+TRAJECTORY_BALANCE = ObjectiveRecord(
+    "trajectory-balance",
+    f"{_PACKAGE}.trajectory_balance:TrajectoryBalance",
+    True,
+    along_path=True,
+    has_residuals=True,
+    log_z="target",
+)
+SUBTRAJECTORY_BALANCE = ObjectiveRecord(
+    "subtrajectory-balance",
+    f"{_PACKAGE}.subtrajectory_balance:SubtrajectoryBalance",
+    True,
+    along_path=True,
+    has_residuals=True,
+    weighs_stretches=True,
+    log_z="target",
+)
+EXPECTED_BALANCE = ObjectiveRecord(
+    "expected-balance",
+    f"{_PACKAGE}.expected_balance:ExpectedBalance",
+    True,
+    has_residuals=True,
+    log_z="target",
+)
+SOFT_Q = ObjectiveRecord("soft-q", f"{_PACKAGE}.baselines.soft_q:SoftQ", shareable=False)
+SAC = ObjectiveRecord("sac", f"{_PACKAGE}.baselines.sac:SoftActorCritic", shareable=False, has_temperature=True)
+PPO = ObjectiveRecord("ppo", f"{_PACKAGE}.baselines.ppo:PPO", shareable=False, has_temperature=True)
+MCMC = ObjectiveRecord(
+    "mcmc",
+    f"{_PACKAGE}.baselines.mcmc:MetropolisHastings",
+    trains_policy=False,
+    runs_chains=True,
+    shareable=False,
+)
+MARS = ObjectiveRecord(
+    "mars", f"{_PACKAGE}.baselines.mars:Mars", trains_policy=False, runs_chains=True, shareable=False
+)
+RANDOM = ObjectiveRecord(
+    "random",
+    f"{_PACKAGE}.baselines.random_policy:UniformIntentions",
+    True,
+    trains_policy=False,
+    shareable=False,
+)

@@ -1,0 +1,158 @@
+"""Settings of a run, as far as they can be told and checked without building anything.
+
+Nothing heavy is imported here: a mistake in a command is answered at once.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from stochflow.config.layers import merge, resolve
+from stochflow.config.methods import method_settings
+from stochflow.config.options import EXACT, TRAIN, settings_of
+from stochflow.config.schema import Config, ConstraintConfig, OracleConfig, TableConfig
+from stochflow.config.yaml import parse_assignment, read_yaml
+from stochflow.core.errors import ConfigError
+from stochflow.environments.registry import ORACLE_PREFIX, TABLE_TASK, check_task_name, names_graph
+
+Layers = list[dict[str, Any]]
+
+
+def training_layers(arguments: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> Layers:
+    """Layers of settings that arguments of `stochflow.train` describe, later ones over earlier ones.
+
+    Args:
+        arguments: by name; `oracle` is the name of the function.
+        stored: settings of the run that is continued.
+    """
+    task, oracle = arguments["task"], arguments["oracle"]
+    if arguments["resume"] and arguments["overwrite"]:
+        raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
+    if oracle is not None and task is not None:
+        raise ConfigError(f"--oracle takes the place of a task; leave out '{task}'")
+    layers = [_config_layer(arguments["config"]), *map(parse_assignment, arguments["settings"])]
+    flags = _flags(settings_of(TRAIN, arguments), arguments)
+    if any(_names_table(layer) for layer in [stored or {}, *layers, flags]):
+        alphabet = flags.get("oracle", {}).pop("alphabet", None)
+        flags = flags if alphabet is None else merge(flags, {"table": {"alphabet": alphabet}})
+    if oracle is not None:
+        flags["task"] = ORACLE_PREFIX + oracle
+    return [*layers, flags]
+
+
+def exact_layers(arguments: Mapping[str, Any]) -> Layers:
+    """The same for arguments of `stochflow.exact`."""
+    if (arguments["task"] or "").startswith(ORACLE_PREFIX):
+        raise ConfigError(
+            "every score of an oracle costs something, so its optimum cannot be computed; train it instead"
+        )
+    return [*map(parse_assignment, arguments["settings"]), _flags(settings_of(EXACT, arguments), arguments)]
+
+
+def resolve_layers(layers: Layers) -> Config:
+    """One checked config: defaults, those of the task and the method, then the layers in order."""
+    method = next((layer["method"] for layer in reversed(layers) if "method" in layer), "sgfn-kl")
+    task = next((str(layer["task"]) for layer in reversed(layers) if "task" in layer), "")
+    return resolve([default_settings(task), method_settings(str(method)), *layers])
+
+
+def default_settings(task: str) -> dict[str, Any]:
+    """Settings that a task has by default, in the place of those of sequences."""
+    if not names_graph(task):
+        return {}
+    settings: dict[str, Any] = {"reward": {"beta": 1.0}, "dynamics": {"depends_on": "state"}}
+    if task.partition(":")[0] == "gym":
+        # the world is noisy already, and what scores nothing must stay reachable
+        settings |= {"reward": {"beta": 1.0, "floor": 0.01}, "channel": {"kind": "none"}}
+    return settings
+
+
+def check_settings(config: Config) -> None:
+    """Refuse settings that cannot be built, as far as that is known before anything is."""
+    if names_graph(config.task):
+        _check_graph(config)
+        return
+    _check_belongings(config)
+    by_oracle = config.task.startswith(ORACLE_PREFIX)
+    if config.lengths.variable:
+        _check_variable(config)
+    elif config.channel.deletion or config.channel.duplication:
+        raise ConfigError(
+            "a channel that deletes or duplicates letters changes the length of designs; add --variable-length, or "
+            "leave out deletion and duplication"
+        )
+    if config.table.file is not None and config.task != TABLE_TASK:
+        raise ConfigError(f"there is a table, but the task is '{config.task}'; leave the task out or the table")
+    if by_oracle and config.reward_noise != "none":
+        raise ConfigError(
+            "an oracle is asked once for each design, so its measurements cannot differ; leave out the reward noise"
+        )
+    if not by_oracle and config.table.file is None:
+        check_task_name(config.task)
+
+
+def _check_belongings(config: Config) -> None:
+    """Refuse what describes a table or an oracle that is not there: it would change nothing."""
+    if config.table.file is None and config.table != TableConfig():
+        raise ConfigError("columns or letters of a table are given, but no table; name its file with --table")
+    if not config.task.startswith(ORACLE_PREFIX) and (config.oracle.length, config.oracle.alphabet) != (None, None):
+        raise ConfigError(
+            f"--length and --alphabet say what designs of an oracle are, and the task is '{config.task}'; leave them "
+            "out"
+        )
+
+
+def _check_variable(config: Config) -> None:
+    """Refuse what has no place where lengths vary."""
+    if config.table.file is None and not config.task.startswith(ORACLE_PREFIX):
+        raise ConfigError(
+            f"'{config.task}' has designs of one length; variable length is for a --table or an --oracle of your own"
+        )
+    if config.constraints != ConstraintConfig():
+        raise ConfigError(
+            "constraints are about designs of one length; leave them out, or fix the length and leave out the bounds"
+        )
+    if config.objective.record.runs_chains:
+        raise ConfigError(
+            f"{config.objective.kind} changes letters of designs of one length; choose another method for variable "
+            "length, or fix the length"
+        )
+    if config.exploration.restarts:
+        raise ConfigError("random prefixes may break the rules of stopping; set exploration.restarts to 0")
+
+
+def _check_graph(config: Config) -> None:
+    """Refuse what only sequences have."""
+    unfit = {
+        "constraints": config.constraints != ConstraintConfig(),
+        "a table": config.table != TableConfig(),
+        "an oracle": config.oracle != OracleConfig(),
+        "variable length": config.lengths.variable,
+        "deletion and duplication": config.channel.deletion > 0 or config.channel.duplication > 0,
+        "noise in the reward": config.reward_noise != "none",
+        "a file of known sequences": config.evaluation.reference is not None,
+        "a transformer": config.model.body != "kmer",
+        "a lower precision": config.model.precision != "float32",
+        "restarts": config.exploration.restarts > 0,
+    }
+    for what, given in unfit.items():
+        if given:
+            raise ConfigError(f"{what} cannot be had with {config.task}, whose states are no sequences; leave it out")
+
+
+def _flags(layer: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of arguments, with rules that are given as a whole and the task that a table stands for."""
+    if arguments["task"] is None and arguments["table"] is not None:
+        layer = {**layer, "task": TABLE_TASK}
+    return merge(layer, {"constraints": dict(arguments["constraints"] or {})})
+
+
+def _names_table(layer: Mapping[str, Any]) -> bool:
+    """True when settings name a table's file; whether they are valid is found out later."""
+    return isinstance(layer.get("table"), Mapping) and layer["table"].get("file") is not None
+
+
+def _config_layer(config: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
+    if config is None:
+        return {}
+    return dict(config) if isinstance(config, Mapping) else read_yaml(Path(config))
