@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from stochflow.core.codes import decode
 from stochflow.environments.sequences.lookup_task import MeasuredTask, Measurements
 from stochflow.environments.sequences.packed import read_verified, unpack
 from stochflow.environments.sequences.task import Alphabet
@@ -43,9 +44,8 @@ def make_landscape(name: str) -> MeasuredTask:
     found = LANDSCAPES[name]
     columns = unpack(read_verified(f"{name}.bin", found.sha256, "build_landscapes.py"), found.num_columns)
     codes, scores, variances = found.decode(columns)
-    powers = len(found.letters) ** np.arange(found.length - 1, -1, -1)
     measured = Measurements(
-        torch.from_numpy(codes[:, None] // powers % len(found.letters)),
+        decode(torch.from_numpy(codes), len(found.letters), found.length),
         torch.from_numpy(scores),
         None if variances is None else torch.from_numpy(variances),
     )

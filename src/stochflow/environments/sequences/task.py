@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stochflow.core.codes import decode
 from stochflow.core.errors import DataError
 
 MAX_ENUMERABLE = 2**20
@@ -154,9 +155,7 @@ class Task(ABC):
     @cached_property
     def all_sequences(self) -> Tensor:
         """Every sequence in lexicographic order, [K^L, L]."""
-        codes = torch.arange(self.size).unsqueeze(-1)
-        powers = self.num_tokens ** torch.arange(self.length - 1, -1, -1)
-        return codes // powers % self.num_tokens
+        return decode(torch.arange(self.size), self.num_tokens, self.length)
 
     @cached_property
     def all_scores(self) -> Tensor:

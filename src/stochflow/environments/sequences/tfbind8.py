@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stochflow.core.codes import encode, place_values
 from stochflow.core.errors import ConfigError
 from stochflow.environments.sequences.packed import read_verified
 from stochflow.environments.sequences.task import Alphabet, Task
@@ -93,13 +94,13 @@ class TFBind8(Task):
         e_scores = torch.from_numpy(read_table(factor))
         self._low, self._high = e_scores.min(), e_scores.max()
         self._scores = self._scaled(e_scores)
-        self._powers = 4 ** torch.arange(LENGTH - 1, -1, -1)
+        self._place_values = place_values(4, LENGTH).numpy()
 
     def score(self, tokens: Tensor) -> Tensor:
-        return torch.from_numpy(self._scores.numpy().take(tokens.numpy() @ self._powers.numpy()))
+        return torch.from_numpy(self._scores.numpy().take(tokens.numpy() @ self._place_values))
 
     def replicates(self, tokens: Tensor) -> Tensor:
-        return self._both[(tokens * self._powers).sum(dim=-1)]
+        return self._both[encode(tokens, base=4)]
 
     @cached_property
     def _both(self) -> Tensor:
