@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load as tensors_from_bytes
 from torch import Tensor
 
-from stochflow.runs.checkpoint import FORMAT, NUM_KEPT, load_checkpoint, save_checkpoint
 from stochflow.core.errors import DataError
+from stochflow.runs.checkpoint import FORMAT, NUM_KEPT, load_checkpoint, save_checkpoint
 
 
 def state(step: int) -> dict[str, Tensor]:

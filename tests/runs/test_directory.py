@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 import yaml
 
-from stochflow.runs import directory as runs
 from stochflow.config.schema import Config, resolve
 from stochflow.core.errors import ConfigError, DataError, StochflowError
-from stochflow.evaluation.summary import Summary
-from stochflow.runs.directory import RunDirectory, check_free, format_samples, versions
 from stochflow.environments.sequences.fasta import read_sequences
+from stochflow.evaluation.summary import Summary
+from stochflow.runs import directory as runs
+from stochflow.runs.directory import RunDirectory, check_free, format_samples, versions
 
 CONFIG = resolve([{"seed": 1}])
 OTHER = resolve([{"seed": 2}])

@@ -12,12 +12,11 @@ import pytest
 import torch
 
 import stochflow
-from stochflow.config.schema import parse_assignment
-from stochflow.experiments import launch
-from stochflow import api
-from stochflow.experiments import build as experiment
-from stochflow.core.errors import ConfigError, StochflowError
 from stochflow.config.methods import METHODS
+from stochflow.config.schema import parse_assignment
+from stochflow.core.errors import ConfigError, StochflowError
+from stochflow.experiments import build as experiment
+from stochflow.experiments import launch
 from stochflow.runs.directory import RunDirectory
 
 STEPS = 5

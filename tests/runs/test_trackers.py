@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import stochflow
-from stochflow.runs import trackers
 from stochflow.core.errors import ConfigError, NumericsError
+from stochflow.runs import trackers
 
 TINY = ("optimiser.batch_size=16", "optimiser.updates=2", "model.width=8", "evaluation.num_samples=50")
 STEPS = 4

@@ -18,11 +18,11 @@ import pandas as pd
 from filelock import BaseFileLock, FileLock, Timeout
 from torch import Tensor
 
-from stochflow.runs.checkpoint import has_checkpoint, load_checkpoint, remove_old, save_checkpoint
 from stochflow.config.schema import Config, dump_yaml, read_yaml, resolve
 from stochflow.core.errors import ConfigError, DataError
-from stochflow.evaluation.summary import Summary
 from stochflow.core.files import read_limited, remove_leftovers, sync_file, sync_folder, write_atomically
+from stochflow.evaluation.summary import Summary
+from stochflow.runs.checkpoint import has_checkpoint, load_checkpoint, remove_old, save_checkpoint
 
 FORMAT = "1"
 CONFIG = "config.yaml"

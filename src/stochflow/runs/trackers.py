@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from stochflow.config.schema import Config, dump_yaml, leaves
 from stochflow.core.errors import ConfigError
-from stochflow.evaluation.summary import Summary
 from stochflow.core.extras import extra
+from stochflow.evaluation.summary import Summary
 
 Record = Mapping[str, float]
 _PROJECT = "stochflow"
