@@ -22,7 +22,7 @@ from stochflow.experiments.build import restore
 from stochflow.experiments.graph_build import build_graph_experiment, check_graph_settings, restore_graph_experiment
 from stochflow.experiments.profiler import Profiled
 from stochflow.runs.directory import TABLE, RunDirectory, check_free, recover
-from stochflow.runs.monitor.history import course_of, records_of
+from stochflow.runs.monitor.history import history_of, records_of
 from stochflow.runs.monitor.watcher import Watcher
 from stochflow.runs.trackers import Tracking
 from stochflow.training.distributed import Team, joined
@@ -254,7 +254,7 @@ def _warn_of_gaps(experiment: experiments.Experiment) -> None:
 
 def _watcher(experiment: experiments.Runnable, directory: RunDirectory) -> Watcher:
     """Who warns when training goes wrong, with what earlier sessions of the run have recorded in mind."""
-    return Watcher(course_of(experiment.config, records_of(directory.metrics())))
+    return Watcher(history_of(experiment.config, records_of(directory.metrics())))
 
 
 def _all(tracking: Tracking, watcher: Watcher, listen: experiments.Listener | None) -> experiments.Listener:

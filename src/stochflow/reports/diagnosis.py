@@ -7,7 +7,7 @@ from typing import Any
 
 from stochflow.reports.reader import RunRecord, read_source
 from stochflow.runs.monitor.alarms import UNTRAINED
-from stochflow.runs.monitor.diagnosis import examine
+from stochflow.runs.monitor.diagnosis import run_findings
 from stochflow.runs.monitor.findings import Finding
 from stochflow.runs.monitor.history import records_of
 
@@ -63,7 +63,7 @@ def diagnose(path: Path) -> tuple[list[Diagnosis], list[str]]:
 
 def diagnosis(run: RunRecord) -> Diagnosis:
     """One run."""
-    findings = examine(run.config, run.summary, records_of(run.metrics), _zero_share(run))
+    findings = run_findings(run.config, run.summary, records_of(run.metrics), _zero_share(run))
     findings = [_with_path(finding, run.path) for finding in findings]
     return Diagnosis(run.path, run.title, _verdict(run, findings), findings, list(run.problems))
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from stochflow.config.schema import Config, resolve
 from stochflow.config.methods import method_settings
+from stochflow.config.schema import Config, resolve
 
 Records = list[dict[str, Any]]
 MakeRecords = Callable[..., Records]
@@ -20,7 +20,7 @@ def config_of(method: str = "sgfn-kl", **settings: Any) -> Config:
 
 @pytest.fixture
 def make_records() -> MakeRecords:
-    """Records of a hundred steps, judged after every fifth, with columns that are numbers or one number per step."""
+    """Records of a hundred steps, evaluated after every fifth, with columns that are numbers or one number per step."""
 
     def make(steps: int = NUM_STEPS, start: float | None = 0.6, **columns: float | Sequence[float] | None) -> Records:
         records = []
