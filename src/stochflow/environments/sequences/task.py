@@ -1,4 +1,4 @@
-"""What a task is: an alphabet, a length and a score; and how scores become rewards."""
+"""Sequence tasks: alphabet, length and score function; and the reward as a function of the score."""
 
 import math
 from abc import ABC, abstractmethod
@@ -20,7 +20,15 @@ MAX_SCORE = 1e300  # sums of scores stay finite
 
 @dataclass(frozen=True)
 class Alphabet:
-    """Letters in token order: token i stands for letters[i]."""
+    """Letters in token order: token i stands for letters[i].
+
+    >>> dna = Alphabet("ACGT")
+    >>> dna.encode(["GATT", "ACAT"])
+    tensor([[2, 0, 3, 3],
+            [0, 1, 0, 3]])
+    >>> dna.decode(dna.encode(["GATT", "ACAT"]))
+    ['GATT', 'ACAT']
+    """
 
     letters: str
 
@@ -29,7 +37,7 @@ class Alphabet:
 
     @property
     def labels(self) -> list[str]:
-        """What to call each token."""
+        """Name of each token, for tables and figures."""
         return list(self.letters)
 
     def encode(self, sequences: Sequence[str]) -> Tensor:
@@ -55,18 +63,32 @@ class Alphabet:
 
 
 class Task(ABC):
-    """Sequences of tokens of one length with a non-negative score.
+    """A design problem: sequences of one length over an alphabet, with a non-negative score.
+
+    A subclass sets the attributes without a default and implements `score`; all else has defaults.
+
+    >>> class CountA(Task):
+    ...     name, alphabet, length = "count-a", Alphabet("ACGT"), 3
+    ...     mode_threshold, description = 0.9, "share of A in DNA 3-mers"
+    ...
+    ...     def score(self, tokens: Tensor) -> Tensor:
+    ...         return (tokens == 0).double().mean(dim=-1)
+    >>> task = CountA()
+    >>> task.size, task.enumerable
+    (64, True)
+    >>> task.score(task.alphabet.encode(["AAA", "CAT"]))
+    tensor([1.0000, 0.3333], dtype=torch.float64)
 
     Attributes:
-        name: what the command line calls it.
+        name: identifier on the command line.
         alphabet: letters in token order.
         length: L, the number of construction steps.
-        mode_threshold: only designs that score above it open a mode.
+        mode_threshold: a design must score above it to count as a mode.
         description: one sentence for `stochflow tasks`.
-        source: where the scores come from.
-        num_measured: sequences with a measured score; None where scores are computed.
-        noisy: True when scoring a sequence again may give another score.
-        padding: the token after the last letter of a row of `designs`; None where all have one length.
+        source: reference of the scores.
+        num_measured: number of sequences with a measured score; None for computed scores.
+        noisy: True when repeated measurements of a sequence differ.
+        padding: token that fills rows of `designs` after the last letter; None for designs of one length.
     """
 
     name: str
@@ -81,30 +103,30 @@ class Task(ABC):
 
     @abstractmethod
     def score(self, tokens: Tensor) -> Tensor:
-        """Scores of complete sequences; [num_sequences, length] → [num_sequences]. Expected scores where noisy."""
+        """Scores of complete sequences, expected scores of a noisy task; [num_sequences, length] → [num_sequences]."""
 
     def measure(self, tokens: Tensor, generator: torch.Generator) -> Tensor:
-        """What the oracle answers, one measurement per row; [num_sequences, length] → [num_sequences]."""
+        """One measurement of each sequence, with its noise; [num_sequences, length] → [num_sequences]."""
         return self.score(tokens)
 
     def log_reward(self, tokens: Tensor, scores: Tensor, reward: "Reward") -> Tensor:
-        """log E[R(x)] of sequences whose `score` is known already; the plain log R without noise. → [num_sequences]."""
+        """log E[R(x)] of sequences with known `score`, log R(x) for a task without noise; → [num_sequences]."""
         return reward.log_reward(scores)
 
     def replicates(self, tokens: Tensor) -> Tensor | None:
-        """Every measurement of each sequence, [num_sequences, num_replicates]; None where there is one at most."""
+        """All replicates of each sequence, [num_sequences, num_replicates]; None for a task without replicates."""
         return None
 
     def deviations(self, tokens: Tensor) -> Tensor | None:
-        """Standard deviation of a measurement of each sequence, [num_sequences]; None where it is not known."""
+        """Standard deviation of one measurement of each sequence, [num_sequences]; None where it is unknown."""
         return None
 
     def known(self, tokens: Tensor) -> Tensor:
-        """True where `score` costs nothing any more, [num_sequences]; everywhere unless scores are paid for."""
+        """True where the score is available without an oracle call, [num_sequences]; everywhere by default."""
         return torch.ones(len(tokens), dtype=torch.bool)
 
     def free(self, tokens: Tensor) -> Tensor:
-        """True where a score does not count as an oracle call of this run, [num_sequences]; nowhere by default."""
+        """True where a score does not count towards this run's oracle calls, [num_sequences]; nowhere by default."""
         return torch.zeros(len(tokens), dtype=torch.bool)
 
     def feasible(self, tokens: Tensor) -> Tensor | None:
@@ -112,21 +134,21 @@ class Task(ABC):
         return None
 
     def designs(self, tokens: Tensor) -> Tensor:
-        """The letters that sequences of tokens stand for: themselves, unless lengths vary; one row per sequence."""
+        """The letters of each design, one row per sequence; the tokens themselves unless lengths vary."""
         return tokens
 
     def modes_reached(self, tokens: Tensor) -> Tensor | None:
-        """True for each of the task's own modes that a sequence reaches, [num_modes]; None where none are known."""
+        """True for each known mode of the task that a sequence reaches, [num_modes]; None where none are known."""
         return None
 
     def check(self) -> None:  # noqa: B027  # most tasks have nothing to do here
-        """Refuse what would fail at the first score, before a run is made; most tasks have nothing to fear."""
+        """Raise an error if scoring would fail, before a run is created; by default nothing is checked."""
 
     def open(self, directory: Path) -> None:  # noqa: B027  # most tasks have nothing to do here
-        """Find what a run directory has paid for; most tasks keep nothing there."""
+        """Open the scores that a run directory keeps; by default there are none."""
 
     def close(self) -> None:  # noqa: B027  # most tasks have nothing to do here
-        """Let go of processes and files; the next score takes them up again."""
+        """Release processes and files; the next call of `score` opens them again."""
 
     @property
     def num_tokens(self) -> int:
@@ -134,22 +156,22 @@ class Task(ABC):
 
     @property
     def num_letters(self) -> int:
-        """Tokens that are letters: all of them, unless lengths vary."""
+        """Number of tokens that are letters; all of them unless lengths vary."""
         return self.num_tokens
 
     @property
     def num_designs(self) -> int:
-        """How many designs there are to find."""
+        """Number of different designs."""
         return self.size
 
     @property
     def size(self) -> int:
-        """K^L, the number of sequences there are."""
+        """K^L, the number of token sequences."""
         return self.num_tokens**self.length
 
     @property
     def enumerable(self) -> bool:
-        """True when all sequences fit into one table, so that truth can be computed."""
+        """True when all sequences fit into one table, so that exact distributions can be computed."""
         return self.size <= MAX_ENUMERABLE
 
     @cached_property
@@ -159,13 +181,23 @@ class Task(ABC):
 
     @cached_property
     def all_scores(self) -> Tensor:
-        """Score of every sequence in lexicographic order, float64, [K^L]. For judging only, never for training."""
+        """Score of every sequence in lexicographic order, float64, [K^L]. For evaluation only, never for training."""
         return self.score(self.all_sequences).double()
 
 
 @dataclass(frozen=True)
 class Reward:
-    """R(x) = max(score(x)^β(t), floor) with β(t) = 1 + (β − 1)·(1 − 1/(1 + t/ramp)); ramp 0 means β at once."""
+    """Reward R(x) = max(score(x)^β(t), floor) with the schedule β(t) = 1 + (β − 1)·(1 − 1/(1 + t/ramp)).
+
+    >>> reward = Reward(beta=3.0, floor=1e-6, ramp=0.0)
+    >>> reward.log_reward(torch.tensor([1.0, 0.5, 0.0], dtype=torch.float64))
+    tensor([  0.0000,  -2.0794, -13.8155], dtype=torch.float64)
+
+    Attributes:
+        beta: β, the final exponent.
+        floor: smallest reward, applied after the power.
+        ramp: training steps after which half of the way from 1 to β is covered; 0 for a constant β.
+    """
 
     beta: float
     floor: float
@@ -178,8 +210,8 @@ class Reward:
         return 1.0 + (self.beta - 1.0) * (1.0 - 1.0 / (1.0 + step / self.ramp))
 
     def log_reward(self, scores: Tensor, step: int | None = None) -> Tensor:
-        """log R for scores of any shape, on the CPU; the power is never formed, so that it cannot overflow."""
-        # in numpy, whose operations on a handful of numbers cost a fraction of torch's
+        """log R of scores of any shape, on the CPU; computed in log space, so that no power can overflow."""
+        # numpy has a smaller overhead per operation than torch on few numbers
         with np.errstate(divide="ignore"):
             logarithms = np.log(np.maximum(scores.numpy(), 0.0))
         return torch.from_numpy(np.asarray(np.maximum(self.exponent(step) * logarithms, math.log(self.floor))))
