@@ -1,4 +1,4 @@
-"""What a checkpoint says when it is asked exactly: P_π(x) of every sequence, and the channel it has learned."""
+"""Exact results of a checkpoint: P_π(x) of every sequence, and the learned channel."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,18 +21,21 @@ from stochflow.truth.dag import terminal_log_probs
 from stochflow.truth.prefix_tree import unbalanced_share
 
 _MAX_PREFIX_SOURCES = 256
-# the settings that decide what is true, whatever is learned
+# settings that determine target and optimum, independent of training
 _WORLD = {"task", "table", "lengths", "reward_noise", "oracle", "constraints", "channel", "reward"}
 
 
 @dataclass(frozen=True)
-class Landscape:
-    """Every design of an enumerable task; all [num_designs].
+class DesignDistribution:
+    """Distributions over all designs of an enumerable task; arrays of shape [num_designs].
 
     Attributes:
+        log_rewards: log R(x).
+        log_probs: log P_π(x) of the sampler.
+        attainable: log P(x) of the attainable optimum.
         log_z: log Σ R(x).
-        unbalanced: per depth, the share of prefixes that no policy can balance; None for a channel without an inverse
-            and where lengths vary.
+        unbalanced: share of prefixes per depth that no policy can balance; None for a singular channel and where
+            lengths vary.
     """
 
     log_rewards: np.ndarray
@@ -44,7 +47,7 @@ class Landscape:
 
 @dataclass(frozen=True)
 class Channels:
-    """P(outcome | intention) at every position, true and, if anything was, learned; [L, K, K] each."""
+    """P(outcome | intention) at every position, true and learned, [L, K, K]; `learned` is None without a P̂."""
 
     letters: list[str]
     truth: np.ndarray
@@ -53,52 +56,52 @@ class Channels:
 
 
 @dataclass(frozen=True)
-class Examined:
-    """What could be computed from a checkpoint; None for what could not."""
+class ExactResults:
+    """Everything computed from a checkpoint; None for what cannot be computed."""
 
-    landscape: Landscape | None = None
+    distribution: DesignDistribution | None = None
     channels: Channels | None = None
     num_letters: int | None = None
     problems: tuple[str, ...] = ()
 
 
-def examine(record: RunRecord) -> Examined:
-    """Restore a run and ask it. A run that cannot be restored gives one sentence instead."""
-    # where it was trained and what it was compared with need not exist any more
+def exact_results(record: RunRecord) -> ExactResults:
+    """Restore a run and compute its exact results; a run that cannot be restored has one sentence in `problems`."""
+    # the device of training and the reference file may not exist here
     evaluation = record.config.evaluation.model_copy(update={"reference": None})
     config = record.config.model_copy(update={"device": "cpu", "evaluation": evaluation})
     if is_graph(config.task):
-        return _examine_graph(record, config)
+        return _graph_results(record, config)
     try:
         experiment = restore(RunDirectory(record.path), config)
     except StochflowError as error:
-        return Examined(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
-    landscape = None if experiment.truth is None else _landscape(experiment)
-    return Examined(landscape, _channels(experiment, record), experiment.task.num_letters)
+        return ExactResults(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
+    distribution = None if experiment.truth is None else _distribution(experiment)
+    return ExactResults(distribution, _channels(experiment, record), experiment.task.num_letters)
 
 
-def _examine_graph(record: RunRecord, config: Config) -> Examined:
-    """The same of a run on a graph, which has no channel over letters to draw."""
+def _graph_results(record: RunRecord, config: Config) -> ExactResults:
+    """Exact results of a run on a graph, which has no channel over letters."""
     try:
         experiment = restore_graph_experiment(RunDirectory(record.path), config)
     except StochflowError as error:
-        return Examined(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
+        return ExactResults(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
     truth = experiment.truth
-    landscape = Landscape(
+    distribution = DesignDistribution(
         log_rewards=truth.log_rewards.numpy(),
         log_probs=terminal_log_probs(experiment.graph, experiment.log_policy).numpy(),
         attainable=truth.attainable.log_probs.numpy(),
         log_z=truth.attainable.log_z,
         unbalanced=None,
     )
-    return Examined(landscape)
+    return ExactResults(distribution)
 
 
 @torch.no_grad()
-def _landscape(experiment: Experiment) -> Landscape:
+def _distribution(experiment: Experiment) -> DesignDistribution:
     truth, unbalanced = _truth(experiment.config.model_dump_json(include=_WORLD))
     log_probs = truth.log_probs(experiment.policy)
-    return Landscape(
+    return DesignDistribution(
         log_rewards=truth.log_rewards.numpy(),
         log_probs=log_probs.numpy(),
         attainable=truth.attainable.log_probs.numpy(),
@@ -109,19 +112,19 @@ def _landscape(experiment: Experiment) -> Landscape:
 
 @lru_cache(maxsize=8)
 def _truth(world: str) -> tuple[Truth, list[float] | None]:
-    """The truth that all runs of one task, channel and reward share, solved once."""
+    """Target and optimum of one task, channel and reward, cached since runs of a sweep share them."""
     config = Config.model_validate_json(world)
     task = configured_task(config)
     channel = configured_channel(config.channel, task)
     truth = Truth(task, channel, Reward(**config.reward.model_dump()))
-    # where lengths vary, many prefixes have one child, and a share of all of them would say little
+    # where lengths vary many prefixes have a single child, so that a share of all prefixes is not informative
     unbalanced = None if truth.histories else unbalanced_share(truth.log_rewards, channel, task.length)
     return truth, unbalanced
 
 
 @torch.no_grad()
 def _channels(experiment: Experiment, record: RunRecord) -> Channels:
-    """The learned channel, averaged over the prefixes of the designs where it depends on them."""
+    """True and learned channel; a P̂ that depends on the state is averaged over prefixes of the drawn designs."""
     task, config = experiment.task, experiment.config
     truth, learned = experiment.channel.log_matrices(task.length).exp().numpy(), None
     if experiment.dynamics is not None:
@@ -131,7 +134,7 @@ def _channels(experiment: Experiment, record: RunRecord) -> Channels:
 
 
 def _tokens(experiment: Experiment, record: RunRecord) -> Tensor:
-    """Designs of the run as tokens, [num, L]; the first letter repeated when there are none to go by."""
+    """Designs of the run as tokens, [num, L]; one row of the first letter where there are none."""
     task = experiment.task
     try:
         tokens = task.alphabet.encode(record.samples["sequence"].head(_MAX_PREFIX_SOURCES).tolist())
@@ -142,7 +145,7 @@ def _tokens(experiment: Experiment, record: RunRecord) -> Tensor:
     return tokens
 
 
-def thinned(landscape: Landscape, num: int, seed: int = 0) -> np.ndarray:
-    """Indices of `num` sequences drawn without replacement, ascending; all of them when there are no more."""
+def random_subset(distribution: DesignDistribution, num: int, seed: int = 0) -> np.ndarray:
+    """Indices of `num` random sequences without replacement, ascending; all indices if there are fewer."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randperm(len(landscape.log_rewards), generator=generator)[:num].sort().values.numpy()
+    return torch.randperm(len(distribution.log_rewards), generator=generator)[:num].sort().values.numpy()
