@@ -145,7 +145,7 @@ def test_a_reference_file_gives_the_novelty(tmp_path: Path) -> None:
     assert run.evaluate() == run.summary
     text = (run.path / "config.yaml").read_text(encoding="utf-8")
     forged = text.partition("\n")[2].replace("reference: reference.txt", "reference: /etc/passwd")
-    (run.path / "config.yaml").write_text(forged)  # without the line that vouches for the others
+    (run.path / "config.yaml").write_text(forged)  # without its checksum
     assert stochflow.evaluate(run.path) == run.summary
     reference.write_text("CCCCCCCC\n", encoding="utf-8")
     again = stochflow.train(out=run.path, resume=True, steps=2, settings=[f"evaluation.reference={reference}"])

@@ -97,7 +97,7 @@ def test_damaged_settings_are_not_gone_on_with(how: str, machine: Machine) -> No
             (run / "config.yaml").write_bytes(whole)
             life = machine("train", "--resume", "--out", run)
         assert life.code == 0, life.text
-        assert_same_run(run, undisturbed)  # also where nothing but the line that vouches was hit
+        assert_same_run(run, undisturbed)  # also where only the checksum was hit
     assert refused >= NUM - 1
 
 

@@ -19,7 +19,7 @@ from stochflow.config.yaml import parse_yaml, read_yaml
 from stochflow.core import ram as memory
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.environments.channel_factory import read_matrix
-from stochflow.environments.sequences.user_table import Columns, read_table
+from stochflow.environments.sequences.user_table import TableColumns, read_user_table
 from stochflow.experiments.sweep import compare
 from stochflow.forecasting.data.tables import read_frame
 from tests.fuzz.mutations import BOMB, MERGE_BOMB
@@ -179,7 +179,7 @@ def test_tables_with_too_many_columns_are_refused_at_once(tmp_path: Path) -> Non
     wide = b"," * 50_000 + b"\n1\n2\n"
     (tmp_path / "wide.csv").write_bytes(wide)
     with pytest.raises(DataError, match="50,001 columns"):
-        read_table(tmp_path / "wide.csv", Columns(), "auto")
+        read_user_table(tmp_path / "wide.csv", TableColumns(), "auto")
     with pytest.raises(DataError, match="50,001 columns"):
         read_frame(tmp_path / "wide.csv")
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from stochflow import api
-from stochflow.reports.checkpoint import examine, thinned
+from stochflow.reports.checkpoint import exact_results, random_subset
 from stochflow.reports.reader import read_run
 from stochflow.truth.prefix_tree import infeasible_share, kl_to_target
 
@@ -16,18 +16,18 @@ TINY = ("model.width=16", "optimiser.batch_size=16", "optimiser.updates=1", "eva
 
 def test_the_landscape_has_the_divergence_of_the_summary(run: Path) -> None:
     record = read_run(run)
-    landscape = examine(record).landscape
-    assert landscape is not None
+    distribution = exact_results(record).distribution
+    assert distribution is not None
     assert record.summary is not None
-    log_rewards = torch.from_numpy(landscape.log_rewards)
-    assert kl_to_target(torch.from_numpy(landscape.log_probs), log_rewards) == pytest.approx(record.summary.kl)
-    assert kl_to_target(torch.from_numpy(landscape.attainable), log_rewards) == pytest.approx(record.summary.min_kl)
-    assert landscape.log_z == pytest.approx(record.summary.log_z_true)
-    assert landscape.unbalanced == infeasible_share(log_rewards, 0.25, 4)
+    log_rewards = torch.from_numpy(distribution.log_rewards)
+    assert kl_to_target(torch.from_numpy(distribution.log_probs), log_rewards) == pytest.approx(record.summary.kl)
+    assert kl_to_target(torch.from_numpy(distribution.attainable), log_rewards) == pytest.approx(record.summary.min_kl)
+    assert distribution.log_z == pytest.approx(record.summary.log_z_true)
+    assert distribution.unbalanced == infeasible_share(log_rewards, 0.25, 4)
 
 
 def test_the_learned_channel_lies_between_ignorance_and_the_truth(run: Path) -> None:
-    channels = examine(read_run(run)).channels
+    channels = exact_results(read_run(run)).channels
     assert channels is not None
     assert channels.learned is not None
     assert channels.truth.shape == channels.learned.shape == (8, 4, 4)
@@ -46,7 +46,7 @@ def test_a_known_channel_is_the_truth_and_a_learned_one_has_a_matrix_per_positio
     kinds = ("known", "learned")
     for kind in kinds:
         api.train(steps=1, settings=(*settings, f"dynamics.kind={kind}"), device="cpu", out=tmp_path / kind)
-    known, learned = (examine(read_run(tmp_path / kind)).channels for kind in kinds)
+    known, learned = (exact_results(read_run(tmp_path / kind)).channels for kind in kinds)
     assert known is not None
     assert learned is not None
     assert known.is_known
@@ -59,7 +59,7 @@ def test_a_known_channel_is_the_truth_and_a_learned_one_has_a_matrix_per_positio
 def test_a_method_that_never_asks_has_no_learned_channel(tmp_path: Path) -> None:
     api.train(method="gfn-tb", steps=1, settings=TINY, device="cpu", out=tmp_path / "run")
     record = read_run(tmp_path / "run")
-    channels = examine(record).channels
+    channels = exact_results(record).channels
     assert channels is not None
     assert channels.learned is None
     assert channels.truth.shape == (8, 4, 4)
@@ -76,17 +76,17 @@ def test_a_channel_without_an_inverse_has_no_map_of_its_reach(tmp_path: Path) ->
     matrix = tmp_path / "flat.csv"
     matrix.write_text("0.25,0.25,0.25,0.25\n" * 4)
     api.train(noise=str(matrix), steps=1, settings=TINY, device="cpu", out=tmp_path / "run")
-    landscape = examine(read_run(tmp_path / "run")).landscape
-    assert landscape is not None
-    assert landscape.unbalanced is None
+    distribution = exact_results(read_run(tmp_path / "run")).distribution
+    assert distribution is not None
+    assert distribution.unbalanced is None
 
 
 def test_a_run_whose_reference_file_and_device_are_gone_can_be_examined(run: Path) -> None:
     config = (run / "config.yaml").read_text().replace("reference: null", "reference: gone.csv")
     (run / "config.yaml").write_text(config.replace("device: cpu", "device: cuda:9"))
-    examined = examine(read_run(run))
-    assert examined.problems == ()
-    assert examined.landscape is not None
+    results = exact_results(read_run(run))
+    assert results.problems == ()
+    assert results.distribution is not None
 
 
 @pytest.mark.parametrize("damage", ["checkpoint", "task", "width"])
@@ -97,16 +97,16 @@ def test_a_run_that_cannot_be_restored_says_why(run: Path, damage: str) -> None:
     else:
         change = ("task: tfbind8", "task: chess") if damage == "task" else ("width: 16", "width: 32")
         (run / "config.yaml").write_text((run / "config.yaml").read_text().replace(*change))
-    examined = examine(read_run(run))
-    assert examined.landscape is None
-    (problem,) = examined.problems
+    results = exact_results(read_run(run))
+    assert results.distribution is None
+    (problem,) = results.problems
     assert problem.startswith("The sampler cannot be restored, so nothing is computed from it: ")
 
 
 def test_thinning_keeps_different_sequences_and_always_the_same(run: Path) -> None:
-    landscape = examine(read_run(run)).landscape
-    assert landscape is not None
-    kept = thinned(landscape, 2000)
+    distribution = exact_results(read_run(run)).distribution
+    assert distribution is not None
+    kept = random_subset(distribution, 2000)
     assert len(np.unique(kept)) == 2000
-    np.testing.assert_array_equal(kept, thinned(landscape, 2000))
-    assert len(thinned(landscape, 10**6)) == 4**8
+    np.testing.assert_array_equal(kept, random_subset(distribution, 2000))
+    assert len(random_subset(distribution, 10**6)) == 4**8

@@ -11,7 +11,7 @@ import pytest
 from stochflow.config.schema import Config
 from stochflow.evaluation.bootstrap import median_interval
 from stochflow.reports import figures
-from stochflow.reports.checkpoint import Channels, Landscape, examine
+from stochflow.reports.checkpoint import Channels, DesignDistribution, exact_results
 from stochflow.reports.figures import NUM_POINTS, Figure
 from stochflow.reports.groups import MEASURES, grouped
 from stochflow.reports.reader import RunRecord, read_run, read_source
@@ -81,21 +81,21 @@ def _record(metrics: pd.DataFrame) -> RunRecord:
 
 
 def test_the_scatter_is_thinned_and_says_so(run: Path) -> None:
-    landscape = examine(read_run(run)).landscape
-    assert landscape is not None
-    figure = check(figures.probability_scatter(landscape))
+    distribution = exact_results(read_run(run)).distribution
+    assert distribution is not None
+    figure = check(figures.probability_scatter(distribution))
     traces = by_name(figure)
     assert len(traces["sampler"]["x"]) == len(traces["attainable optimum"]["y"]) == NUM_POINTS
     assert "2,000 of 65,536 sequences, drawn at random" in figure.text
     x, y = traces["target R/Z"]["x"], traces["target R/Z"]["y"]
-    np.testing.assert_allclose(np.array(x) - np.array(y), landscape.log_z, rtol=1e-4)
+    np.testing.assert_allclose(np.array(x) - np.array(y), distribution.log_z, rtol=1e-4)
 
 
 def test_the_quantile_lines_are_over_all_sequences() -> None:
     log_rewards = np.repeat(np.arange(24.0), 101)
     log_probs = np.tile(np.arange(101.0), 24) + 1000 * log_rewards
-    landscape = Landscape(log_rewards, log_probs, log_probs, 1.0, None)
-    traces = by_name(figures.probability_scatter(landscape))
+    distribution = DesignDistribution(log_rewards, log_probs, log_probs, 1.0, None)
+    traces = by_name(figures.probability_scatter(distribution))
     assert traces["sampler, median"]["x"] == list(range(24))
     assert traces["sampler, median"]["y"] == [1000 * n + 50 for n in range(24)]
     assert traces["sampler, 5 and 95 %"]["y"] == [1000 * n + 5 for n in range(24)]

@@ -152,7 +152,7 @@ def test_another_format_is_refused_and_both_numbers_are_named(tmp_path: Path) ->
         load_checkpoint(tmp_path)
 
 
-def test_a_vouched_file_that_is_not_safetensors_is_refused(tmp_path: Path) -> None:
+def test_a_file_with_a_valid_hash_that_is_not_safetensors_is_refused(tmp_path: Path) -> None:
     data = b"a pickle would run code here"
     file(tmp_path, 1).write_bytes(data)
     manifest = {"format": FORMAT, "step": 1, "sha256": hashlib.sha256(data).hexdigest()}

@@ -210,7 +210,7 @@ def test_a_checkpoint_of_another_config_is_refused(copy: Path) -> None:
     config.write_text(changed, encoding="utf-8")
     with pytest.raises(StochflowError, match=r"config\.yaml in .* is not as it was written; restore it, or remove"):
         stochflow.train(out=copy, resume=True)
-    config.write_text(changed.split("\n", maxsplit=1)[1], encoding="utf-8")  # without the line that vouches for it
+    config.write_text(changed.split("\n", maxsplit=1)[1], encoding="utf-8")  # without its checksum
     with pytest.raises(StochflowError, match=r"does not fit its config\.yaml; restore the config or train again"):
         stochflow.train(out=copy, resume=True)
 

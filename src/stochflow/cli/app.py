@@ -43,7 +43,7 @@ from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.data.datasets import SERIES
 from stochflow.forecasting.data.encoder import Columns
 from stochflow.runs.directory import PROFILE, format_samples
-from stochflow.runs.monitor.throughput import Pace, pace_figures, time_text, training_figures
+from stochflow.runs.monitor.throughput import Throughput, throughput_figures, time_text, training_figures
 from stochflow.training.distributed import leads
 
 app = typer.Typer(
@@ -549,16 +549,16 @@ def forecast(
     )
     with Progress(*columns_shown, console=messages, transient=True) as progress:
         line = progress.add_task("anchors", total=None, numbers="")
-        paces: dict[str, Pace] = {}
+        paces: dict[str, Throughput] = {}
 
         def show(name: str, step: int, gain: float) -> None:
             label, total = (
                 f"{name} network: {gain:+.1%} on held-out origins",
                 ForecastConfig.checked(settings).max_steps,
             )
-            pace = paces.setdefault(name, Pace())
+            pace = paces.setdefault(name, Throughput())
             pace.note(step / total, step)
-            numbers = "  ".join([f"at most {time_text(pace.left)} left", *pace_figures(pace, "steps")])
+            numbers = "  ".join([f"at most {time_text(pace.left)} left", *throughput_figures(pace, "steps")])
             progress.update(line, description=label, completed=step, total=total, numbers=numbers)
 
         forecasts, forecaster = forecast_file(request, show)
@@ -675,7 +675,7 @@ def _progress_line(counted: str) -> Iterator[Any]:
     progress = Progress(*columns, console=messages)
     line = progress.add_task("training", total=1.0, numbers="")
     latest: dict[str, float] = {}
-    pace, due = Pace(), 0.0
+    pace, due = Throughput(), 0.0
 
     def listen(record: dict[str, float], done: float) -> None:
         nonlocal due

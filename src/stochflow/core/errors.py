@@ -1,4 +1,4 @@
-"""Errors a user can cause or mend. Each message says what was given, what is allowed and what to do."""
+"""Errors that a user can cause or correct. A message says what was given, what is allowed and what to do."""
 
 
 class StochflowError(Exception):
@@ -16,16 +16,16 @@ class DataError(StochflowError):
 
 
 class OracleError(StochflowError):
-    """A score function answered with NaN, a negative score or the wrong number of scores."""
+    """A score function failed or returned NaN, a negative score or the wrong number of scores."""
 
 
 class TeamError(StochflowError):
-    """A process of a run that several processes share is gone."""
+    """A process of a distributed run has ended."""
 
     exit_code = 1
 
 
 class NumericsError(StochflowError):
-    """A loss term stopped being finite during training; the last good checkpoint is kept."""
+    """A loss, gradient or weight is not finite; the last checkpoint is kept."""
 
     exit_code = 1

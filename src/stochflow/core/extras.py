@@ -1,4 +1,4 @@
-"""Packages of optional extras, imported when they are first needed."""
+"""Lazy imports of optional dependencies."""
 
 from importlib import import_module
 from types import ModuleType
@@ -7,7 +7,11 @@ from stochflow.core.errors import ConfigError
 
 
 def extra(name: str, group: str = "forecast") -> ModuleType:
-    """Module `name` of a package that only the extra `group` brings."""
+    """Import the module `name` of an optional dependency; a ConfigError names the extra that installs it.
+
+    >>> extra("json").__name__
+    'json'
+    """
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Files that are either whole or absent."""
+"""Atomic writes, and reads of bounded size."""
 
 import contextlib
 import csv
@@ -21,8 +21,8 @@ MAX_COLUMNS = 5000
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Replace a file in one step: temporary file beside it, fsync, rename, fsync of the folder.
 
-    A link keeps pointing at the file that is replaced; a pipe or device is written to as it is. What writers of the
-    same file left behind when they were killed is removed.
+    The target of a symbolic link is replaced, not the link; a pipe or device is written to directly. Temporary files
+    of killed writers of the same file are deleted.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     path = path.resolve()
@@ -37,7 +37,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
             file.flush()
             os.fsync(file.fileno())
             os.chmod(temporary, 0o644)
-            os.replace(temporary, path)  # while the file is open: its lock says that somebody is at work on it
+            os.replace(temporary, path)  # while it is open: its lock marks it as in use
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -46,12 +46,12 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Remove temporary files whose writer is gone; those of a living process stay.
+    """Delete temporary files whose writer has ended.
 
     Args:
-        name: only those of this file.
+        name: only temporary files of this file.
     """
-    with contextlib.suppress(OSError):  # nobody's work depends on it
+    with contextlib.suppress(OSError):  # best effort
         for entry in list(os.scandir(folder)):
             found = _TEMPORARY.fullmatch(entry.name)
             if found and name in (None, found["name"]) and entry.is_file(follow_symlinks=False):
@@ -61,13 +61,13 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make what was appended to a file survive a power loss."""
+    """Flush a file to disk, so that appended data survives a power loss."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
 def read_limited(path: Path, most: int) -> bytes:
-    """The whole of a file, or an OSError if it has more than `most` bytes; a file without an end included."""
+    """Content of a file; an OSError if it has more than `most` bytes, as devices and pipes may."""
     with path.open("rb") as file:
         data = file.read(most + 1)
     if len(data) > most:
@@ -76,7 +76,7 @@ def read_limited(path: Path, most: int) -> bytes:
 
 
 def check_columns(source: Path | bytes, separator: str = ",") -> None:
-    """Raise a ValueError for a table with so many columns that reading its header takes minutes."""
+    """Raise a ValueError for a table with more than MAX_COLUMNS columns, whose header would take minutes to parse."""
     with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
         lines = io.TextIOWrapper(file, encoding="utf-8", errors="replace", newline="")
         try:
@@ -88,7 +88,7 @@ def check_columns(source: Path | bytes, separator: str = ",") -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames inside a folder survive a power loss."""
+    """Flush a folder to disk, so that renames in it survive a power loss."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -97,19 +97,19 @@ def sync_folder(folder: Path) -> None:
 
 
 def _temporary(path: Path) -> tuple[int, str]:
-    """A new file beside the path, open and locked for as long as it is open."""
+    """A new temporary file beside the path, open, and locked while it is open."""
     while True:
         descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_SUFFIX)
-        with contextlib.suppress(OSError):  # a file system without locks: then nobody removes it either
+        with contextlib.suppress(OSError):  # no locks on this file system: `remove_leftovers` then deletes nothing
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink:
             return descriptor, temporary
-        os.close(descriptor)  # taken for abandoned between its birth and its lock
+        os.close(descriptor)  # deleted as abandoned between its creation and its lock
 
 
 @contextlib.contextmanager
 def _abandoned(path: str) -> Iterator[bool]:
-    """Whether no living process holds the lock of a file; nobody can take it meanwhile."""
+    """Whether no process holds the lock of a file; it is held within the context."""
     descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         try:

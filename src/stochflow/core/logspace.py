@@ -1,13 +1,13 @@
-"""Every delicate formula in log space, and nothing else."""
+"""Numerically stable formulas in log space."""
 
 import math
 
 import torch
 from torch import Tensor
 
-# Zero probabilities are represented by this one: its logarithm (-69) survives float32 sums and differences.
+# stands for zero probability: its logarithm, -69, is finite and exact enough in float32 sums
 TINY_PROBABILITY = 1e-30
-# entries of the largest table over pairs of intention and outcome that is formed: tens of megabytes
+# largest number of entries over pairs of intention and outcome that is materialised: tens of megabytes
 _MAX_PAIRS = 2**23
 
 
@@ -41,9 +41,9 @@ def log_marginal(log_policy: Tensor, log_dynamics: Tensor) -> Tensor:
 
 
 def _log_product(log_policy: Tensor, log_dynamics: Tensor) -> Tensor:
-    """The same as a matrix product, without a table of pairs per state; [..., time, A], [time, A, B] → [..., time, B].
+    """`log_marginal` as a matrix product, without a table of pairs; [..., time, A], [time, A, B] → [..., time, B].
 
-    Both factors are scaled by their largest entries, so that only shares below 1e-30 are lost.
+    Both factors are scaled by their largest entries, so that only probabilities below 1e-30 are lost.
     """
     peaks = log_dynamics.amax(dim=-2, keepdim=True)
     scaled = (log_dynamics - peaks).exp()  # [time, A, B] or [A, B]

@@ -1,4 +1,4 @@
-"""How much memory there is, and one sentence where a run would need more of it than that."""
+"""Available memory, and an error for runs that need more."""
 
 import contextlib
 import os
@@ -18,12 +18,12 @@ _FALLBACK = 8 * _GIGABYTE
 
 
 def available() -> int:
-    """Bytes that this process may use: what the machine has, less where a container or `ulimit` says so."""
+    """Bytes that this process may use: physical memory, or the limit of a container or of `ulimit`."""
     try:
         limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     except (AttributeError, ValueError, OSError):
         limits = [_FALLBACK]
-    with contextlib.suppress(OSError, ValueError):  # there is none, or it says "max"
+    with contextlib.suppress(OSError, ValueError):  # no cgroup limit
         limits.append(int(_CGROUP.read_text(encoding="ascii")))
     if resource is not None:
         for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
@@ -34,11 +34,11 @@ def available() -> int:
 
 
 def require(needs: Mapping[str, float], remedy: str = "") -> None:
-    """Raise a ConfigError if parts of a run need more memory together than there is.
+    """Raise a ConfigError if the parts of a run need more memory than is available.
 
     Args:
-        needs: bytes by what asks for them, the least that each must have.
-        remedy: what to do; by default to lower what asks for most.
+        needs: lower bound in bytes by the setting that determines it.
+        remedy: what to do; by default to lower the setting with the largest need.
     """
     total, there = sum(needs.values()), available()
     if total <= there:
@@ -55,7 +55,7 @@ def _shown(num_bytes: float) -> str:
 
 
 def _in_use() -> int:
-    """Address space of this process, 0 where that is not known."""
+    """Address space of this process in bytes; 0 where it is unknown."""
     try:
         return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, AttributeError):

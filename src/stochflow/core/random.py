@@ -1,4 +1,4 @@
-"""One seed, several named random generators that can be saved and restored."""
+"""Named random streams from one seed, which can be saved and restored."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,7 +11,14 @@ STREAMS = ("init", "policy", "channel", "replay", "evaluation")
 class Generators(Mapping[str, torch.Generator]):
     """Independent CPU generators derived from one seed, one per purpose.
 
-    A purpose has its own stream so that, say, a longer evaluation does not change the training that follows it.
+    Separate streams keep purposes independent: a longer evaluation does not change the training that follows it.
+
+    >>> streams = Generators(seed=0)
+    >>> list(streams)
+    ['init', 'policy', 'channel', 'replay', 'evaluation']
+    >>> first = torch.rand(2, generator=streams["policy"])
+    >>> torch.equal(first, torch.rand(2, generator=Generators(seed=0)["policy"]))
+    True
     """
 
     def __init__(self, seed: int) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 
 @contextlib.contextmanager
 def stop_signal(patient: bool = False) -> Iterator[Callable[[], bool]]:
-    """A function that turns True after Ctrl-C, a termination request or the loss of the terminal.
+    """A function that returns True after SIGINT (Ctrl-C), SIGTERM or SIGHUP.
 
-    Unless patient, a second one stops at once; but a terminal that closes says so several times.
+    Unless `patient`, a second SIGINT or SIGTERM takes its usual effect; SIGHUP comes several times as a terminal
+    closes, so it never does.
     """
     requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -25,13 +26,13 @@ def stop_signal(patient: bool = False) -> Iterator[Callable[[], bool]]:
     def on_signal(number: int, frame: object) -> None:
         requested.set()
         if number == hangup:
-            for descriptor in terminals:  # nobody reads there any more, and writing would fail
+            for descriptor in terminals:  # writing to a closed terminal would fail
                 os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         elif not patient:
             signal.signal(number, previous[number])
 
     previous: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:  # as `nohup` asks for
+    if hangup is not None and signal.getsignal(hangup) != signal.SIG_IGN:  # `nohup` has it ignored
         previous[hangup] = signal.getsignal(hangup)
     for number in previous:
         signal.signal(number, on_signal)

@@ -20,7 +20,7 @@ from stochflow.environments.sequences.lookup_task import MeasuredTask
 from stochflow.environments.sequences.oracles.task import PREFIX, Named, OracleTask
 from stochflow.environments.sequences.reward_noise import with_noise
 from stochflow.environments.sequences.task import MAX_SCORE, Task
-from stochflow.environments.sequences.user_table import Columns, Table, read_table
+from stochflow.environments.sequences.user_table import Table, TableColumns, read_user_table
 from stochflow.environments.sequences.variable_length import LengthRules, StopAlphabet, VariableTask, with_edits
 from stochflow.environments.settings import check_settings
 
@@ -150,8 +150,8 @@ def verified_table(settings: Config) -> Table:
     scores = tuple(name.strip() for name in config.score_column.split(",") if name.strip())
     if not scores:
         raise ConfigError("table.score_column is empty; name the column of the scores with --score-column")
-    columns = Columns(config.sequence_column, scores, config.variance_column)
-    table = read_table(Path(str(config.file)), columns, config.alphabet, settings.lengths.variable)
+    columns = TableColumns(config.sequence_column, scores, config.variance_column)
+    table = read_user_table(Path(str(config.file)), columns, config.alphabet, settings.lengths.variable)
     if config.sha256 is not None and table.sha256 != config.sha256:
         raise DataError(
             f"the table {config.file} has changed since training began (SHA-256 {table.sha256[:12]}…, expected "

@@ -24,7 +24,7 @@ from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.profiler import Profiled
 from stochflow.experiments.run import Listener, follow, run
 from stochflow.runs.directory import RunDirectory, check_free, recover
-from stochflow.runs.monitor.history import course_of, records_of
+from stochflow.runs.monitor.history import history_of, records_of
 from stochflow.runs.monitor.watcher import Watcher
 from stochflow.runs.trackers import Tracking
 from stochflow.training.distributed import Team, joined
@@ -240,7 +240,7 @@ def _warn_of_gaps(environment: Environment) -> None:
 
 def _watcher(experiment: Experiment, directory: RunDirectory) -> Watcher:
     """Who warns when training goes wrong, with what earlier sessions of the run have recorded in mind."""
-    return Watcher(course_of(experiment.config, records_of(directory.metrics())))
+    return Watcher(history_of(experiment.config, records_of(directory.metrics())))
 
 
 def _all(tracking: Tracking, watcher: Watcher, listen: Listener | None) -> Listener:

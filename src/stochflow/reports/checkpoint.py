@@ -1,4 +1,4 @@
-"""What a checkpoint says when it is asked exactly: P_π(x) of every sequence, and the channel it has learned."""
+"""Exact results of a checkpoint: P_π(x) of every sequence, and the learned channel."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,18 +21,21 @@ from stochflow.truth.prefix_tree import unbalanced_share
 from stochflow.truth.truth import Truth, truth_of
 
 _MAX_PREFIX_SOURCES = 256
-# the settings that decide what is true, whatever is learned
+# settings that determine target and optimum, independent of training
 _WORLD = {"task", "table", "lengths", "reward_noise", "oracle", "constraints", "channel", "reward"}
 
 
 @dataclass(frozen=True)
-class Landscape:
-    """Every design of an enumerable task; all [num_designs].
+class DesignDistribution:
+    """Distributions over all designs of an enumerable task; arrays of shape [num_designs].
 
     Attributes:
+        log_rewards: log R(x).
+        log_probs: log P_π(x) of the sampler.
+        attainable: log P(x) of the attainable optimum.
         log_z: log Σ R(x).
-        unbalanced: per depth, the share of prefixes that no policy can balance; None for a channel without an inverse
-            and where lengths vary.
+        unbalanced: share of prefixes per depth that no policy can balance; None for a singular channel and where
+            lengths vary.
     """
 
     log_rewards: np.ndarray
@@ -44,7 +47,7 @@ class Landscape:
 
 @dataclass(frozen=True)
 class Channels:
-    """P(outcome | intention) at every position, true and, if anything was, learned; [L, K, K] each."""
+    """P(outcome | intention) at every position, true and learned, [L, K, K]; `learned` is None without a P̂."""
 
     letters: list[str]
     truth: np.ndarray
@@ -53,36 +56,36 @@ class Channels:
 
 
 @dataclass(frozen=True)
-class Examined:
-    """What could be computed from a checkpoint; None for what could not."""
+class ExactResults:
+    """Everything computed from a checkpoint; None for what cannot be computed."""
 
-    landscape: Landscape | None = None
+    distribution: DesignDistribution | None = None
     channels: Channels | None = None
     num_letters: int | None = None
     problems: tuple[str, ...] = ()
 
 
-def examine(record: RunRecord) -> Examined:
-    """Restore a run and ask it. A run that cannot be restored gives one sentence instead."""
-    # where it was trained and what it was compared with need not exist any more
+def exact_results(record: RunRecord) -> ExactResults:
+    """Restore a run and compute its exact results; a run that cannot be restored has one sentence in `problems`."""
+    # the device of training and the reference file may not exist here
     evaluation = record.config.evaluation.model_copy(update={"reference": None})
     config = record.config.model_copy(update={"device": "cpu", "evaluation": evaluation})
     try:
         experiment = restore(RunDirectory(record.path), config)
     except StochflowError as error:
-        return Examined(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
-    landscape = None if experiment.truth is None else _landscape(experiment)
+        return ExactResults(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
+    distribution = None if experiment.truth is None else _distribution(experiment)
     environment = experiment.environment
     if not isinstance(environment, SequenceEnvironment):  # without letters there is no channel over them to draw
-        return Examined(landscape)
-    return Examined(landscape, _channels(experiment, environment, record), environment.task.num_letters)
+        return ExactResults(distribution)
+    return ExactResults(distribution, _channels(experiment, environment, record), environment.task.num_letters)
 
 
 @torch.no_grad()
-def _landscape(experiment: Experiment) -> Landscape:
+def _distribution(experiment: Experiment) -> DesignDistribution:
     truth, unbalanced = _truth(experiment.config.model_dump_json(include=_WORLD))
     log_probs = truth.log_probs(experiment.policy)
-    return Landscape(
+    return DesignDistribution(
         log_rewards=truth.log_rewards.numpy(),
         log_probs=log_probs.numpy(),
         attainable=truth.attainable.log_probs.numpy(),
@@ -93,7 +96,7 @@ def _landscape(experiment: Experiment) -> Landscape:
 
 @lru_cache(maxsize=8)
 def _truth(world: str) -> tuple[Truth, list[float] | None]:
-    """The truth that all runs of one task, channel and reward share, solved once."""
+    """Target and optimum of one task, channel and reward, cached since runs of a sweep share them."""
     config = Config.model_validate_json(world)
     environment = configure(config).environment
     truth = truth_of(environment, Reward(**config.reward.model_dump()))
@@ -125,7 +128,7 @@ def _tokens(task: Task, record: RunRecord) -> Tensor:
     return tokens
 
 
-def thinned(landscape: Landscape, num: int, seed: int = 0) -> np.ndarray:
-    """Indices of `num` sequences drawn without replacement, ascending; all of them when there are no more."""
+def random_subset(distribution: DesignDistribution, num: int, seed: int = 0) -> np.ndarray:
+    """Indices of `num` random sequences without replacement, ascending; all indices if there are fewer."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randperm(len(landscape.log_rewards), generator=generator)[:num].sort().values.numpy()
+    return torch.randperm(len(distribution.log_rewards), generator=generator)[:num].sort().values.numpy()

@@ -1,4 +1,4 @@
-"""The command that makes a run again, from its stored config."""
+"""Commands that reproduce a run or a sweep, from the stored configs."""
 
 import shlex
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ _NOT_ABOUT_LEARNING = ("device", "threads", "evaluation", "checkpoint_every")
 
 
 def train_command(config: Config, out: str) -> str:
-    """A `stochflow train …` that resolves to this very config; settings that are the method's own are not repeated.
+    """A `stochflow train …` that resolves to this config; defaults of the method are not repeated.
 
-    A method that is not known here cannot be resolved; its config file is named instead.
+    The settings of an unknown method cannot be resolved; the command then refers to the config file.
     """
     try:
         words = [
@@ -38,9 +38,9 @@ def train_command(config: Config, out: str) -> str:
 
 
 def compare_command(configs: Sequence[Config], out: str) -> str | None:
-    """A `stochflow compare …` whose runs include these, or None when no single one does.
+    """A `stochflow compare …` whose runs include these; None where no single command does.
 
-    It spans tasks × methods × noises × seeds from 0, so for an unfinished sweep it may make more runs than there are.
+    It spans tasks × methods × noises × seeds from 0, so for an unfinished sweep it may have more runs.
     """
     try:
         axes = _axes(configs)
@@ -60,11 +60,11 @@ def compare_command(configs: Sequence[Config], out: str) -> str | None:
 
 
 def _axes(configs: Sequence[Config]) -> dict[str, list[str]] | None:
-    """What a comparison varies, as its options take it; None when a noise or a budget has no such form."""
+    """Values of the options of a comparison; None when a noise or a budget cannot be an option."""
     noises = [noise_flag(config.channel) for config in configs]
     budgets = {config.budget.trajectories for config in configs}
     runs = {(config.task, config.method, noise, config.seed) for config, noise in zip(configs, noises, strict=True)}
-    # commas separate the noises of a comparison, so those with a slip per position cannot be listed
+    # commas separate the noises of a comparison, so one with a slip per position cannot be among them
     if len(budgets) > 1 or None in budgets or len(runs) < len(configs) or not all(n and "," not in n for n in noises):
         return None
     return {
@@ -77,7 +77,7 @@ def _axes(configs: Sequence[Config]) -> dict[str, list[str]] | None:
 
 
 def _common_changes(configs: Sequence[Config]) -> list[str] | None:
-    """Assignments that make every config from its method's own settings; None when there are no common ones."""
+    """`--set` assignments that turn the settings of each method into its config; None when they differ."""
     changed = list(dict.fromkeys(text for config in configs for text in assignments(config)))
     changed += [f"device={yaml_line(device)}" for device in {config.device for config in configs} - {"auto"}]
     layers = [parse_assignment(text) for text in changed]
@@ -89,7 +89,7 @@ def _common_changes(configs: Sequence[Config]) -> list[str] | None:
 
 
 def assignments(config: Config) -> list[str]:
-    """`a.b=v` for every setting that differs from what task, method, noise, seed, budget and device alone give."""
+    """`a.b=v` for every setting that task, method, noise, seed, budget and device do not determine."""
     flags: dict[str, Any] = {
         **{name: getattr(config, name) for name in ("task", "method", "seed", "device")},
         "budget": config.budget.model_dump(exclude_none=True),
@@ -103,7 +103,7 @@ def assignments(config: Config) -> list[str]:
 
 
 def peculiarities(config: Config) -> tuple[str, ...]:
-    """What sets a run apart beyond task, method, noise and seed: its budget and the settings that shape learning."""
+    """Budget and changed settings of a run that affect learning, beyond task, method, noise and seed."""
     budget = [f"{value:g} {name}" for name, value in config.budget.model_dump(exclude_none=True).items()]
     try:
         changed = [text for text in assignments(config) if text.split(".")[0].split("=")[0] not in _NOT_ABOUT_LEARNING]
@@ -113,7 +113,7 @@ def peculiarities(config: Config) -> tuple[str, ...]:
 
 
 def noise_flag(channel: ChannelConfig) -> str | None:
-    """What `--noise` takes for this channel, or None when only settings can say it."""
+    """Value of `--noise` for this channel; None where only settings can express it."""
     noise = channel.noise
     if isinstance(noise, list):
         text = ",".join(str(alpha) for alpha in noise) + ("," if len(noise) == 1 else "")
@@ -127,7 +127,7 @@ def noise_flag(channel: ChannelConfig) -> str | None:
 
 
 def _task_words(task: str) -> list[str]:
-    """A task by its name, an oracle by the option for it; a name that would be read as an option has no such form."""
+    """Arguments that name a task; a ConfigError for a name that would be parsed as an option."""
     if task.startswith("-"):
         raise ConfigError(f"'{task}' is no name of a task")
     return ["--oracle", task.removeprefix(PREFIX)] if task.startswith(PREFIX) else [task]

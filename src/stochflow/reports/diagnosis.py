@@ -1,4 +1,4 @@
-"""What is wrong with a run, or with the runs of a comparison, from their files alone."""
+"""Diagnoses of a run, or of the runs of a comparison, from their files alone."""
 
 import shlex
 from dataclasses import asdict, dataclass
@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from stochflow.reports.reader import RunRecord, read_source
-from stochflow.runs.monitor.diagnosis import examine
+from stochflow.runs.monitor.diagnosis import run_findings
 from stochflow.runs.monitor.findings import Finding
 from stochflow.runs.monitor.history import records_of
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What was found out about one run.
+    """Findings about one run.
 
     Attributes:
         title: task, method, noise and seed.
-        verdict: one sentence.
-        findings: worst first.
+        verdict: summary in one sentence.
+        findings: the bad ones first.
         problems: files that are missing or damaged, one sentence each.
     """
 
@@ -30,7 +30,7 @@ class Diagnosis:
 
     @property
     def healthy(self) -> bool:
-        """True when nothing bad was found; notes do not count."""
+        """True when no finding is `bad`."""
         return not self._num_bad
 
     @property
@@ -39,11 +39,11 @@ class Diagnosis:
 
     @property
     def rank(self) -> tuple[int, int, str]:
-        """Sorts the worst first."""
+        """Sort key that puts the worst run first."""
         return -self._num_bad, -len(self.findings), str(self.path)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The diagnosis as a dictionary for JSON."""
         return {
             "path": str(self.path),
             "title": self.title,
@@ -55,14 +55,14 @@ class Diagnosis:
 
 
 def diagnose(path: Path) -> tuple[list[Diagnosis], list[str]]:
-    """The runs in a run directory or in the folder of a comparison, worst first; and runs that cannot be read."""
+    """Diagnoses of a run directory or of the runs of a comparison, worst first; and problems of unreadable runs."""
     source = read_source(path)
     return sorted((diagnosis(run) for run in source.runs), key=lambda found: found.rank), source.problems
 
 
 def diagnosis(run: RunRecord) -> Diagnosis:
-    """One run."""
-    findings = examine(run.config, run.summary, records_of(run.metrics), _zero_share(run))
+    """Diagnosis of one run."""
+    findings = run_findings(run.config, run.summary, records_of(run.metrics), _zero_share(run))
     findings = [_with_path(finding, run.path) for finding in findings]
     return Diagnosis(run.path, run.title, _verdict(run, findings), findings, list(run.problems))
 
@@ -88,11 +88,11 @@ def _start(run: RunRecord) -> float | None:
 
 
 def _zero_share(run: RunRecord) -> float | None:
-    """Share of the drawn designs that score zero; None where there are none with a score."""
+    """Share of the drawn designs that score zero; None where no design has a score."""
     drawn = run.samples["drawn"].sum() if len(run.samples) else 0
     return float(run.samples["drawn"][run.samples["score"] <= 0.0].sum() / drawn) if drawn else None
 
 
 def _with_path(finding: Finding, path: Path) -> Finding:
-    """Commands that can be copied."""
+    """The finding with RUN in its remedy replaced by the path, so that commands can be copied."""
     return Finding(**asdict(finding) | {"remedy": finding.remedy.replace("RUN", shlex.quote(str(path)))})

@@ -1,6 +1,6 @@
-"""Figures as plotly's JSON. Colours are names of the page's style, so that they follow light and dark.
+"""Figures as plotly JSON. Colours are CSS variables of the page, so that figures follow light and dark mode.
 
-Text from a run is escaped: plotly reads tags in labels.
+Text from a run is escaped, because plotly interprets tags in labels.
 """
 
 import html
@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from stochflow.evaluation.bootstrap import median_interval
-from stochflow.reports.checkpoint import Channels, Landscape, thinned
+from stochflow.reports.checkpoint import Channels, DesignDistribution, random_subset
 from stochflow.reports.groups import Group, Measure, curve
 
 Trace = dict[str, Any]
@@ -20,7 +20,7 @@ Trace = dict[str, Any]
 NUM_COLOURS = 7
 NUM_POINTS = 2000
 _NUM_BINS = 24
-# a curve of many seeds has a point wherever one of them was judged
+# a curve over many seeds has a point wherever one of them was evaluated
 _MAX_CURVE_POINTS = 48
 _MAX_STEPS = 200
 _DASHES = ("solid", "dash", "dot")
@@ -30,11 +30,11 @@ _LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor"
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with the words around it.
+    """A chart with its caption.
 
     Attributes:
-        title: heading above it, plain text.
-        text: what it shows, plain text.
+        title: heading, plain text.
+        text: caption, plain text.
     """
 
     title: str
@@ -44,7 +44,7 @@ class Figure:
 
 
 def regret_bars(groups: Sequence[Group], measure: Measure) -> Figure:
-    """Median over seeds per method and condition, with its interval and every single run."""
+    """Bar chart of the median over seeds per method and condition, with bootstrap intervals."""
     conditions = list(dict.fromkeys(group.condition for group in groups))
     positions = {condition: number for number, condition in enumerate(conditions)}
     traces: list[Trace] = []
@@ -92,7 +92,7 @@ def regret_bars(groups: Sequence[Group], measure: Measure) -> Figure:
 
 
 def learning_curves(groups: Sequence[Group], measure: Measure, along: str, methods: Sequence[str]) -> Figure:
-    """One measure against trajectories or seconds, a line per method; `methods` fixes the colours."""
+    """A measure against trajectories or seconds, one line per method; `methods` determines the colours."""
     traces: list[Trace] = []
     for group in groups:
         found = curve(group.runs, measure.key, along)
@@ -128,16 +128,19 @@ def learning_curves(groups: Sequence[Group], measure: Measure, along: str, metho
     return Figure(f"{measure.title} against {along}", text, traces, layout)
 
 
-def probability_scatter(landscape: Landscape) -> Figure:
-    """log P_π against log R of a random part of all sequences, the optimum for the same, and medians over all."""
-    kept = thinned(landscape, NUM_POINTS)
-    num = len(landscape.log_rewards)
-    x = _numbers(landscape.log_rewards[kept])
-    clouds = (("sampler", landscape.log_probs, "--s1 0.4"), ("attainable optimum", landscape.attainable, "--s2 0.4"))
+def probability_scatter(distribution: DesignDistribution) -> Figure:
+    """log P_π against log R of a random subset of sequences, for sampler and optimum, with quantiles over all."""
+    kept = random_subset(distribution, NUM_POINTS)
+    num = len(distribution.log_rewards)
+    x = _numbers(distribution.log_rewards[kept])
+    clouds = (
+        ("sampler", distribution.log_probs, "--s1 0.4"),
+        ("attainable optimum", distribution.attainable, "--s2 0.4"),
+    )
     traces: list[Trace] = [_points(name, x, _numbers(values[kept]), colour) for name, values, colour in clouds]
-    middle, low, high = _quantile_lines(landscape.log_rewards, landscape.log_probs)
-    ends = [float(landscape.log_rewards[kept].min()), float(landscape.log_rewards[kept].max())]
-    target = _numbers(end - landscape.log_z for end in ends)
+    middle, low, high = _quantile_lines(distribution.log_rewards, distribution.log_probs)
+    ends = [float(distribution.log_rewards[kept].min()), float(distribution.log_rewards[kept].max())]
+    target = _numbers(end - distribution.log_z for end in ends)
     traces += [
         _line("target R/Z", _numbers(ends), target, "--text", "dot"),
         _line("sampler, 5 and 95 %", *low, "--s1", "dash"),
@@ -155,7 +158,7 @@ def probability_scatter(landscape: Landscape) -> Figure:
 
 
 def sample_scatter(samples: pd.DataFrame) -> Figure:
-    """The same for the drawn designs alone, where not all sequences can be listed."""
+    """log P_π against log R of the drawn designs, for tasks that cannot be enumerated."""
     kept = samples.head(NUM_POINTS)
     points = _points("designs", _numbers(kept["log_reward"]), _numbers(kept["log_prob"]), "--s1 0.6")
     what = f"the {len(kept):,} best of {len(samples):,}" if len(kept) < len(samples) else f"all {len(samples):,}"
@@ -167,7 +170,7 @@ def sample_scatter(samples: pd.DataFrame) -> Figure:
 
 
 def feasibility(unbalanced: Sequence[float]) -> Figure:
-    """Bars of the share of prefixes, by depth, whose target no policy reaches."""
+    """Bar chart of the share of prefixes per depth that no policy can balance."""
     trace = {
         "type": "bar",
         "name": "prefixes",
@@ -188,7 +191,7 @@ def feasibility(unbalanced: Sequence[float]) -> Figure:
 
 
 def term_curves(metrics: pd.DataFrame) -> list[Figure]:
-    """What the method logs of its own: the entropy ratio, the dynamics loss, and terms with mean and spread."""
+    """Curves of the terms that a method logs: entropy ratio, dynamics loss, and terms with mean and deviation."""
     figures = []
     x = metrics.get("trajectories", pd.Series(dtype=float))
     keep = _spread(len(metrics), _MAX_STEPS)
@@ -224,7 +227,7 @@ def term_curves(metrics: pd.DataFrame) -> list[Figure]:
 
 
 def channel_maps(channels: Channels, position: int | None) -> list[Figure]:
-    """True and learned channel and their difference, at one position or averaged over all; the first if it is alone."""
+    """Heat maps of true and learned channel and their difference, at one position or averaged over all."""
 
     def shown(table: np.ndarray) -> np.ndarray:
         return table.mean(axis=0) if position is None else table[position]
@@ -281,7 +284,7 @@ def _heat_map(
 
 
 def _quantile_lines(x: np.ndarray, y: np.ndarray) -> list[tuple[list[float | None], list[float | None]]]:
-    """Median, 5 % and 95 % of y in bins of x that hold equally many values, as pairs of coordinates."""
+    """Median, 5 % and 95 % quantile of y in equally full bins of x, as pairs of coordinates."""
     order = np.argsort(x, kind="stable")
     parts = np.array_split(order, min(_NUM_BINS, len(order)))
     centres = _numbers(float(np.median(x[part])) for part in parts)
@@ -347,23 +350,23 @@ def _colour(number: int, opacity: float | None = None) -> str:
 
 
 def _label(text: str) -> str:
-    """Text as plotly shows it letter by letter."""
+    """Text escaped for plotly."""
     return html.escape(text, quote=False)
 
 
 def _spans_decades(traces: Sequence[Trace]) -> bool:
-    """True when a logarithmic axis is possible and worth it."""
+    """True when all values are positive and span a factor of ten, so that a logarithmic axis is used."""
     values = [value for trace in traces for value in trace["y"] if value is not None]
     return bool(values) and 0 < 10 * min(values) <= max(values)
 
 
 def _spread(num: int, most: int) -> np.ndarray:
-    """At most `most` indices from 0 to num − 1, evenly spread, both ends included."""
+    """At most `most` evenly spaced indices from 0 to num − 1, both ends included."""
     return np.unique(np.linspace(0, num - 1, min(num, most)).round().astype(int)) if num else np.empty(0, dtype=int)
 
 
 def _numbers(values: Any) -> list[float | None]:
-    """Numbers for JSON with five significant digits, or whole; None where one is not finite."""
+    """Numbers for JSON, with five significant digits unless integer; None for those that are not finite."""
     return [_short(float(value)) if np.isfinite(value) else None for value in values]
 
 

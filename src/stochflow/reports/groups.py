@@ -1,4 +1,4 @@
-"""Runs that differ only in their seed, and what they say together: medians, intervals, bands."""
+"""Groups of runs that differ only in their seed, and statistics over seeds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from stochflow.reports.reader import RunRecord
 
 @dataclass(frozen=True)
 class Measure:
-    """A number by which samplers are compared.
+    """A metric by which samplers are compared.
 
     Attributes:
         key: its name in `summary.json` and `metrics.jsonl`.
-        axis: title and unit on an axis.
-        meaning: one plain sentence.
+        axis: axis label with the unit.
+        meaning: definition in one sentence, shown on the page.
     """
 
     key: str
@@ -42,7 +42,7 @@ MEASURES = (
     ),
     Measure("mean_score", "Expected score", "expected score", "The mean score of the designs that the sampler draws."),
 )
-# for tasks that are too large for an exact judgement
+# for tasks that are too large for exact evaluation
 BATCH_SCORE = Measure(
     "batch_score", "Score of training batches", "mean score of a batch", "The mean score of what training sampled."
 )
@@ -53,8 +53,8 @@ class Group:
     """Runs of one condition and one method that differ only in their seed.
 
     Attributes:
-        condition: what the methods are compared under: task and noise.
-        method: its name, with the settings that set it apart within the sweep.
+        condition: task and noise, under which methods are compared.
+        method: name of the method, with the settings that differ within the sweep.
     """
 
     condition: str
@@ -66,18 +66,18 @@ class Group:
         return f"{self.method}, {self.condition}"
 
     def values(self, key: str) -> list[float]:
-        """A figure of every run that has ended and knows it."""
+        """Final values of a metric, of the runs that have ended and have it."""
         found = [run.latest(key) for run in self.runs if run.summary is not None]
         return [value for value in found if value is not None and np.isfinite(value)]
 
     def typical(self) -> RunRecord:
-        """The run with the median regret (the better of the middle two), or the first when none is known."""
+        """The run with the median regret (the lower of two medians); the first run where no regret is known."""
         known = [(value, number) for number, run in enumerate(self.runs) if (value := run.latest("regret")) is not None]
         return self.runs[sorted(known)[(len(known) - 1) // 2][1]] if known else self.runs[0]
 
 
 def grouped(runs: Sequence[RunRecord]) -> list[Group]:
-    """Runs by condition and method, in the order of their names."""
+    """Groups by condition and method, sorted by name."""
     details = {run.path: peculiarities(run.config) for run in runs}
     common = set.intersection(*(set(found) for found in details.values()))
     tasks = {run.config.task for run in runs}
@@ -91,7 +91,7 @@ def grouped(runs: Sequence[RunRecord]) -> list[Group]:
 
 @dataclass(frozen=True)
 class Curve:
-    """Median, lowest and highest over seeds along a common axis; all [points]."""
+    """Median, minimum and maximum over seeds along a common axis; all [points]."""
 
     x: np.ndarray
     median: np.ndarray
@@ -100,7 +100,7 @@ class Curve:
 
 
 def curve(runs: Sequence[RunRecord], key: str, along: str) -> Curve | None:
-    """One measure over seeds against `trajectories` or `seconds`; at each point over the runs that got that far."""
+    """Curve of a metric over seeds against `trajectories` or `seconds`; each point is over the runs that reach it."""
     lines = []
     for run in runs:
         if {key, along} <= set(run.metrics.columns):
@@ -116,7 +116,7 @@ def curve(runs: Sequence[RunRecord], key: str, along: str) -> Curve | None:
 
 
 def measures_of(runs: Sequence[RunRecord]) -> list[Measure]:
-    """The measures that at least one run has logged; the score of training batches where nothing exact is known."""
+    """Measures that at least one run has logged; the score of training batches where no exact one was."""
     known = [measure for measure in MEASURES if any(_logged(run, measure.key) for run in runs)]
     return known or [BATCH_SCORE] * any(_logged(run, BATCH_SCORE.key) for run in runs)
 

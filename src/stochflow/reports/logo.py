@@ -1,4 +1,4 @@
-"""A sequence logo as inline SVG: how tall a position is says how much the designs agree on it."""
+"""Sequence logo as inline SVG; the height of a position is its information content in bits."""
 
 import html
 import math
@@ -10,16 +10,19 @@ from stochflow.reports.figures import NUM_COLOURS
 
 _PER_ROW = 20
 _CELL, _HEIGHT, _LEFT, _TOP, _BOTTOM = 40, 140, 46, 8, 24
-# height of a capital over the font size; the usual sans-serif faces lie within two per cent of it
+# cap height over font size, within two per cent in the usual sans-serif faces
 _CAPITAL = 0.72
 _FONT = 100
 _STEPS = (0.05, 0.1, 0.25, 0.5, 1.0)
 
 
 def information(sequences: Sequence[str], num_letters: int) -> list[dict[str, float]]:
-    """Bits per letter and position: share · (log2 K − H), a letter that never stands there left out.
+    """Information per letter and position in bits, share · (log2 K − H), for the letters that occur there.
 
-    No small-sample correction: the designs are all there is, not a sample of something to estimate.
+    There is no small-sample correction, since the logo describes these designs and estimates nothing.
+
+    >>> information(["AC", "AG"], num_letters=4)
+    [{'A': 2.0}, {'C': 0.5, 'G': 0.5}]
     """
     columns: list[dict[str, float]] = []
     for letters in zip(*sequences, strict=True):
@@ -33,7 +36,7 @@ def information(sequences: Sequence[str], num_letters: int) -> list[dict[str, fl
 def logo_svg(sequences: Sequence[str], num_letters: int) -> str:
     """Stacked letters per position, the most frequent on top, in rows of at most 20 positions."""
     columns = information(sequences, num_letters)
-    # to the next tick above the tallest position: designs that agree on little shall be readable too
+    # the axis ends at the next tick above the tallest position, so that small heights are readable
     tallest = max(sum(column.values()) for column in columns)
     step = next((step for step in _STEPS if tallest <= 4 * step), _STEPS[-1])
     most = step * max(math.ceil(tallest / step - 1e-9), 1)
@@ -62,7 +65,7 @@ def _row(columns: list[dict[str, float]], start: int, scale: tuple[float, float]
 
 
 def _letter(letter: str, left: float, base: float, height: float, number: int) -> str:
-    """A letter stretched to a box; nothing for one too flat to see."""
+    """A letter scaled to a box; empty if it would be lower than half a pixel."""
     if height < 0.5:
         return ""
     stretch = height / (_FONT * _CAPITAL)

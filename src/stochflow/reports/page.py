@@ -1,4 +1,4 @@
-"""The report: run directories in, one HTML page out."""
+"""The report of a run or a sweep as one HTML page."""
 
 import os
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ from stochflow.reports.reader import RunRecord, Source, read_source
 from stochflow.reports.run_section import detail
 
 REPORT = "report.html"
-# letters of figures on one page, beside the five megabytes of plotly.js: more would make it too heavy to send
+# characters of figures on one page, beside the five megabytes of plotly.js
 _MAX_FIGURES = 700_000
 _MAX_FINDINGS = 100
-_AS_GIVEN = -1  # the column by which a table is sorted
+_AS_GIVEN = -1  # sort column of a table that keeps its order
 _AXES = ("trajectories", "seconds")
 
 
 def write_report(path: Path, out: Path | None = None) -> Path:
-    """Write the page about a run or a sweep and return where it is."""
+    """Write the report of a run or a sweep; returns its path."""
     target = path / REPORT if out is None else out
     if target.suffix.lower() not in (".html", ".htm"):
         raise ConfigError(f"the report is an HTML page, but --out is {target}; give a name that ends in .html")
@@ -45,17 +45,17 @@ def write_report(path: Path, out: Path | None = None) -> Path:
 def run_body(run: RunRecord) -> tuple[str, str, Charts]:
     """Title, body and figures of the page about one run."""
     charts = Charts()
-    examined = detail(run, charts, "run")
+    section = detail(run, charts, "run")
     parts = [
         markup.heading(run.title, 1),
         markup.paragraph(_spent(run)),
-        markup.notes([*run.problems, *examined.problems]),
-        examined.tiles,
+        markup.notes([*run.problems, *section.problems]),
+        section.tiles,
         markup.heading("What the doctor says"),
         _diagnosis(run),
         markup.heading("Learning curves"),
         _curves([Group(f"noise {run.noise}", run.config.method, (run,))], charts),
-        examined.body,
+        section.body,
         markup.heading("Make it again"),
         markup.code(train_command(run.config, f"runs/{run.name}")),
         _versions(run),
@@ -90,7 +90,7 @@ def sweep_body(source: Source) -> tuple[str, str, Charts]:
 
 
 def _headline(groups: list[Group], charts: Charts) -> str:
-    """Bars and a table of the first measure that ended runs know."""
+    """Bar chart and table of the first measure that a finished run has."""
     measure = next((found for found in MEASURES if any(group.values(found.key) for group in groups)), None)
     if measure is None:
         return markup.paragraph("No run has ended yet, so there is nothing to compare.")
@@ -111,7 +111,7 @@ def _headline(groups: list[Group], charts: Charts) -> str:
 
 
 def _curves(groups: list[Group], charts: Charts) -> str:
-    """One measure at a time against trajectories and seconds, for one condition at a time."""
+    """Learning curves against trajectories and seconds, one measure and condition visible at a time."""
     measures = measures_of([run for group in groups for run in group.runs])
     if not measures:
         return markup.paragraph("Nothing was logged that could be drawn.")
@@ -137,7 +137,7 @@ def _curves(groups: list[Group], charts: Charts) -> str:
 
 
 def _details(groups: list[Group], charts: Charts) -> str:
-    """The typical run of each group, one seen at a time, as long as the page stays light."""
+    """The median run of each group, one visible at a time, up to the size limit of the page."""
     parts: list[str] = []
     for number, group in enumerate(groups):
         if parts and charts.size > _MAX_FIGURES:
@@ -157,16 +157,16 @@ def _details(groups: list[Group], charts: Charts) -> str:
 
 
 def _diagnosis(run: RunRecord) -> str:
-    """The verdict on one run, and a table of what led to it."""
-    found = _examined(run)
+    """Diagnosis of one run: its summary and a table of findings."""
+    found = _diagnosed(run)
     columns = [Column(name, is_text=True) for name in ("finding", "weight", "seen", "which means", "remedy")]
     rows = [(one.kind, one.severity, one.seen, one.means, one.remedy) for one in found.findings]
     return markup.paragraph(found.verdict) + (markup.table(columns, rows, _AS_GIVEN, "Findings") if rows else "")
 
 
 def _diagnoses(runs: Sequence[RunRecord]) -> str:
-    """What is bad in the runs of a sweep, worst run first; of notes only how many there are."""
-    found = sorted(map(_examined, runs), key=lambda one: one.rank)
+    """Bad findings of all runs of a sweep, worst run first, and the number of notes."""
+    found = sorted(map(_diagnosed, runs), key=lambda one: one.rank)
     bad = [(one.path.name, finding) for one in found for finding in one.findings if finding.severity == "bad"]
     num_notes = sum(len(one.findings) for one in found) - len(bad)
     sick = sum(not one.healthy for one in found)
@@ -179,13 +179,13 @@ def _diagnoses(runs: Sequence[RunRecord]) -> str:
     return markup.paragraph(words) + (markup.table(columns, rows, _AS_GIVEN, "Findings") if rows else "") + more
 
 
-def _examined(run: RunRecord) -> Diagnosis:
-    """What is wrong with a run, with commands that name it as the others on the page do."""
+def _diagnosed(run: RunRecord) -> Diagnosis:
+    """Diagnosis of a run, with the same path in its commands as elsewhere on the page."""
     return diagnosis(replace(run, path=Path("runs") / run.name))
 
 
 def _commands(source: Source) -> str:
-    """One command for all runs where there is one, and in any case one for each."""
+    """One command for all runs where it exists, and one command per run."""
     whole = compare_command([run.config for run in source.runs], f"runs/{source.path.resolve().name}")
     each = "\n".join(train_command(run.config, f"runs/{run.name}") for run in source.runs)
     words = "No single comparison has all these runs; each has its own command."
@@ -195,7 +195,7 @@ def _commands(source: Source) -> str:
 
 
 def _spent(run: RunRecord) -> str:
-    """What the run has used."""
+    """Status of the run, and the budget that it has used."""
     status = "unfinished" if run.summary is None else run.summary.status
     counts = [
         (run.latest(name), unit) for name, unit in (("trajectories", "trajectories"), ("oracle_calls", "scores paid"))

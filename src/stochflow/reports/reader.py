@@ -1,4 +1,4 @@
-"""What run directories hold, read without trust: whatever is missing or damaged becomes a sentence for the page."""
+"""Reader of run directories; missing or damaged files become sentences for the page instead of errors."""
 
 import io
 import json
@@ -20,12 +20,12 @@ SAMPLE_NUMBERS = ("score", "log_reward", "log_prob")
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run as it lies on disk.
+    """Content of one run directory.
 
     Attributes:
         metrics: one row per training step, numbers only; empty when nothing was logged.
-        samples: distinct designs with `sequence`, `score`, `log_reward`, `log_prob` and `drawn`, best first.
-        problems: what is missing or damaged, one sentence each.
+        samples: distinct designs, best first; `sequence`, `score`, `log_reward`, `log_prob` and the count `drawn`.
+        problems: missing or damaged files, one sentence each.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class RunRecord:
 
     @property
     def noise(self) -> str:
-        """The slip, or what else the channel is called."""
+        """Slip probability, or the name of the channel."""
         if self.summary is not None:
             noise = self.summary.noise
             return f"{noise:g}" if isinstance(noise, float) else noise
@@ -54,7 +54,7 @@ class RunRecord:
         return f"{config.task}, {config.method}, noise {self.noise}, seed {config.seed}"
 
     def latest(self, name: str) -> float | None:
-        """A figure of the summary, or the last one that training logged."""
+        """Value of a metric in the summary, or the last one that training logged; None where there is none."""
         if self.summary is not None:
             value = getattr(self.summary, name, None)
             return None if value is None else float(value)
@@ -66,7 +66,7 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Source:
-    """What a report is about: one run, or the runs of a sweep.
+    """Runs of a report: one run, or those of a sweep.
 
     Attributes:
         problems: runs that could not be read, one sentence each.
@@ -79,7 +79,7 @@ class Source:
 
 
 def read_source(path: Path) -> Source:
-    """The run in a folder, or all runs in its `runs/`; a run of a sweep that cannot be read is named and left out."""
+    """Read the run in a folder, or all runs in its `runs/`; unreadable runs of a sweep become `problems`."""
     if os.path.isfile(path / CONFIG):
         return Source(path, [read_run(path)], is_sweep=False)
     if not os.path.isdir(path):
@@ -107,7 +107,7 @@ def read_source(path: Path) -> Source:
 
 
 def read_run(path: Path) -> RunRecord:
-    """One run; only its config must be whole."""
+    """Read one run; only its config is required."""
     directory = RunDirectory.open(path)
     config = directory.config()
     problems: list[str] = []
@@ -157,10 +157,10 @@ def _metrics(directory: RunDirectory, problems: list[str]) -> pd.DataFrame:
 
 
 def _samples(path: Path, problems: list[str]) -> pd.DataFrame:
-    """Distinct designs, best first, with how often each was drawn."""
+    """Distinct designs, best first, with the number of times that each was drawn."""
     columns = ["sequence", *SAMPLE_NUMBERS, "drawn"]
     try:
-        # objects of a graph take the place of sequences
+        # graphs have objects instead of sequences
         data = read_limited(path, _MOST_BYTES)
         check_columns(data)
         rows = pd.read_csv(io.BytesIO(data), dtype={"sequence": str, "object": str}, keep_default_na=False)

@@ -1,23 +1,23 @@
-"""One run looked at closely: its figures in large type, and everything that its checkpoint and files can show."""
+"""Section of one run: headline figures, exact results of its checkpoint, curves and designs."""
 
 from dataclasses import dataclass
 
 from stochflow.environments.registry import names_graph
 from stochflow.reports import figures
-from stochflow.reports.checkpoint import Channels, Examined, examine
+from stochflow.reports.checkpoint import Channels, ExactResults, exact_results
 from stochflow.reports.html import markup
 from stochflow.reports.html.markup import Charts, Column
 from stochflow.reports.logo import logo_svg
 from stochflow.reports.reader import RunRecord
 
 NUM_DESIGNS = 100
-# entries of all position matrices; above it only their average is drawn
+# largest number of channel entries over all positions; above it only their average is drawn
 _MAX_ENTRIES = 4096
 
 
 @dataclass(frozen=True)
 class Detail:
-    """Markup of one run: the figures in large type, then the sections below the learning curves."""
+    """Markup of one run: headline figures, and the sections below the learning curves."""
 
     tiles: str
     body: str
@@ -25,11 +25,11 @@ class Detail:
 
 
 def detail(run: RunRecord, charts: Charts, key: str) -> Detail:
-    """Look at a run; `key` sets its controls apart from those of other runs on the page."""
-    examined = examine(run)
-    sections = [_noise(run), _probabilities(run, examined, charts), _terms(run, charts), _world(examined, charts, key)]
-    sections.append(_designs(run, examined))
-    return Detail(_tiles(run), "\n".join(sections), examined.problems)
+    """Markup of a run; `key` makes the ids of its controls unique on the page."""
+    results = exact_results(run)
+    sections = [_noise(run), _probabilities(run, results, charts), _terms(run, charts), _world(results, charts, key)]
+    sections.append(_designs(run, results))
+    return Detail(_tiles(run), "\n".join(sections), results.problems)
 
 
 def _tiles(run: RunRecord) -> str:
@@ -67,7 +67,7 @@ def _tiles(run: RunRecord) -> str:
 
 
 def _noise(run: RunRecord) -> str:
-    """Where the method goes when measurements are noisy; nothing when they are not."""
+    """Target of the method under reward noise; empty without noise."""
     noise = run.config.reward_noise
     if noise == "none":
         return ""
@@ -77,14 +77,14 @@ def _noise(run: RunRecord) -> str:
     return markup.paragraph(f"{words}{aim}.")
 
 
-def _probabilities(run: RunRecord, examined: Examined, charts: Charts) -> str:
+def _probabilities(run: RunRecord, results: ExactResults, charts: Charts) -> str:
     shown = []
     words = ""
-    landscape = examined.landscape
-    if landscape is not None:
-        shown.append(figures.probability_scatter(landscape))
-        if landscape.unbalanced is not None:
-            shown.append(figures.feasibility(landscape.unbalanced))
+    distribution = results.distribution
+    if distribution is not None:
+        shown.append(figures.probability_scatter(distribution))
+        if distribution.unbalanced is not None:
+            shown.append(figures.feasibility(distribution.unbalanced))
         elif names_graph(run.config.task):
             words = "What is out of reach is not drawn: a state of a graph has several ways into it."
         else:
@@ -103,8 +103,8 @@ def _terms(run: RunRecord, charts: Charts) -> str:
     return markup.heading("Terms of training") + charts.row(shown)
 
 
-def _world(examined: Examined, charts: Charts, key: str) -> str:
-    channels = examined.channels
+def _world(results: ExactResults, charts: Charts, key: str) -> str:
+    channels = results.channels
     if channels is None:
         return ""
     places = _positions(channels)
@@ -121,11 +121,11 @@ def _world(examined: Examined, charts: Charts, key: str) -> str:
 
 
 def _positions(channels: Channels) -> list[int | None]:
-    """None for the average, then every position unless that were too many numbers."""
+    """None for the average, then every position unless there are too many entries."""
     return [None, *range(len(channels.truth))] if channels.truth.size <= _MAX_ENTRIES else [None]
 
 
-def _designs(run: RunRecord, examined: Examined) -> str:
+def _designs(run: RunRecord, results: ExactResults) -> str:
     top = run.samples.head(NUM_DESIGNS)
     title = markup.heading("Best designs")
     if not len(top):
@@ -143,16 +143,16 @@ def _designs(run: RunRecord, examined: Examined) -> str:
     words = f"The {len(top)} best of {len(run.samples)} different designs, and how often each was drawn."
     return (
         title
-        + ("" if names_graph(run.config.task) else _logo(list(top["sequence"]), examined))
+        + ("" if names_graph(run.config.task) else _logo(list(top["sequence"]), results))
         + markup.paragraph(words)
         + markup.table(columns, rows, 1, "Best designs")
     )
 
 
-def _logo(sequences: list[str], examined: Examined) -> str:
+def _logo(sequences: list[str], results: ExactResults) -> str:
     if len({len(sequence) for sequence in sequences}) > 1:
         return markup.paragraph("There is no logo, because the designs have different lengths.")
-    num_letters = examined.num_letters or len(set("".join(sequences)))
+    num_letters = results.num_letters or len(set("".join(sequences)))
     words = (
         f"Sequence logo of the {len(sequences)} best designs: the height of a position is the information in it, "
         f"log2 of {num_letters} letters minus the entropy; each design counts once."

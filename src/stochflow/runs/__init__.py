@@ -1,5 +1,5 @@
-"""What a run leaves on disk: its directory, checkpoints, trackers, and the monitor that reads them.
+"""Run directories: everything that a run keeps on disk, and the monitoring of a run from its records.
 
-Files are written atomically and checked when they are read; checkpoints are safetensors without pickles. Imports what
-stands before it, up to `evaluation`.
+`directory` is the folder with its files and its lock, `checkpoint` the saved state, `trackers` the adapters of
+TensorBoard, Weights & Biases and MLflow; `monitor` raises alarms. Imports what stands before it, up to `evaluation`.
 """

@@ -1,4 +1,4 @@
-"""Checkpoints: tensors as safetensors, a JSON file beside them that vouches for them. No pickles."""
+"""Checkpoints: tensors as safetensors with a JSON manifest that holds their SHA-256. No pickles."""
 
 import hashlib
 import json
@@ -20,14 +20,14 @@ NUM_KEPT = 2
 
 
 def save_checkpoint(folder: Path, state: dict[str, Tensor], step: int) -> None:
-    """Write one checkpoint and remove all but the last two. The JSON comes last: without it there is none."""
+    """Write a checkpoint and delete all but the last two. The manifest, which makes it valid, is written last."""
     folder.mkdir(exist_ok=True)
     data = tensors_to_bytes({name: tensor.detach().cpu().contiguous().clone() for name, tensor in state.items()})
     stem = f"step-{step:09d}"
     write_atomically(folder / f"{stem}.safetensors", data)
     manifest = {"format": FORMAT, "step": step, "sha256": hashlib.sha256(data).hexdigest()}
     write_atomically(folder / f"{stem}.json", json.dumps(manifest))
-    # what is newer by name belongs to a future that this run fell back from
+    # a higher step is from before the run was resumed at an earlier checkpoint
     for path in _manifests(folder):
         if path > folder / f"{stem}.json":
             path.unlink()
@@ -35,7 +35,7 @@ def save_checkpoint(folder: Path, state: dict[str, Tensor], step: int) -> None:
 
 
 def remove_old(folder: Path) -> None:
-    """Remove all but the last two checkpoints, and what is left of any whose making or removal was interrupted."""
+    """Delete all but the last two checkpoints, and tensors without a manifest, which an interruption leaves."""
     for old in _manifests(folder)[NUM_KEPT:]:
         old.unlink()
     for tensors in folder.glob("step-*.safetensors"):
@@ -44,15 +44,15 @@ def remove_old(folder: Path) -> None:
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """True when a checkpoint was ever completed there, damaged or not."""
+    """True when the folder has a manifest, whether its checkpoint is damaged or not."""
     return bool(_manifests(folder))
 
 
 def load_checkpoint(folder: Path) -> dict[str, Tensor]:
-    """State of the newest whole checkpoint; a damaged newer one is passed over with a warning."""
+    """State of the newest valid checkpoint; damaged newer ones are skipped with a warning."""
     manifests: list[Path] | None = None
     problems: list[str] = []
-    # again, as long as somebody who trains there replaces them before they are read
+    # repeated while a training process replaces the checkpoints before they are read
     while manifests != (manifests := _manifests(folder)):
         problems.clear()
         for path in manifests:
@@ -76,7 +76,7 @@ def _manifests(folder: Path) -> list[Path]:
 def _load(path: Path) -> dict[str, Tensor]:
     try:
         manifest = json.loads(read_limited(path, 2**20))
-        # the bytes and the tensors made of them are there at the same time
+        # half of the memory, since bytes and tensors exist at the same time
         data = read_limited(path.with_suffix(".safetensors"), available() // 2)
         expected, found_format = manifest["sha256"], manifest["format"]
     except PermissionError as error:

@@ -1,4 +1,4 @@
-"""The run directory: config, versions, metrics, checkpoints, samples, summary."""
+"""The run directory: config, versions, metrics, checkpoints, samples and summary of one run."""
 
 import contextlib
 import hashlib
@@ -8,7 +8,6 @@ import platform
 import shutil
 import tempfile
 import warnings
-import zlib
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +25,7 @@ from stochflow.core.files import read_limited, remove_leftovers, sync_file, sync
 from stochflow.environments.factory import TABLE_COPY
 from stochflow.evaluation.summary import Summary
 from stochflow.runs.checkpoint import has_checkpoint, load_checkpoint, remove_old, save_checkpoint
+from stochflow.runs.metrics_file import append_record, encode_record, read_records
 
 FORMAT = "1"
 CONFIG = "config.yaml"
@@ -39,17 +39,14 @@ _FILES = (
     *(CONFIG, TABLE_COPY, REFERENCE, PROFILE, "metrics.jsonl", "summary.json", "samples.csv", "samples.fasta"),
     *("versions.json", "oracle.sqlite", "oracle.id", "worker.json"),
 )
-_MOST_METRICS = 512 * 2**20
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
 _SEAL = "# sha256 of what follows: "
-CHECKSUM = "crc32"
-_MARK = f', "{CHECKSUM}": "'
-# a process that was killed a moment ago may still be on its way out
-_PATIENCE = 5.0
+# seconds to wait for a lock: a process that was just killed may still hold it
+_LOCK_TIMEOUT = 5.0
 
 
 class RunDirectory:
-    """Paths and files of one run; everything but the growing `metrics.jsonl` is written atomically."""
+    """Files of one run; all but `metrics.jsonl`, which grows line by line, are written atomically."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,34 +63,34 @@ class RunDirectory:
         reference: str | None = None,
         hold: bool = False,
     ) -> "RunDirectory":
-        """A new run directory; an old run is replaced only if asked, and anything else is never touched.
-
-        A `table` is kept in it as CSV and a `reference` as text, whatever the config says of where they came from.
+        """Create a run directory; an existing run is replaced only with `overwrite`, any other folder never.
 
         Args:
-            hold: as after `hold`, without a moment in which another process could take it.
+            table: the user's table as CSV, kept in the run; the config then refers to this copy.
+            reference: the known sequences as text, kept in the same way.
+            hold: keep the lock, as `hold` does, without an interval in which another process could take it.
         """
         config = _with_files_in(config, Path())
         check_free(path, overwrite)
         created = cls(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # prepared beside its place and then renamed: a run that exists has a config
-            with tempfile.TemporaryDirectory(dir=path.parent, prefix=_workshop_prefix(path)) as workshop:
-                fresh, retired = Path(workshop) / "new", Path(workshop) / "old"
+            # prepared in a staging folder and then renamed, so that a run directory always has a config
+            with tempfile.TemporaryDirectory(dir=path.parent, prefix=_staging_prefix(path)) as staging:
+                fresh, retired = Path(staging) / "new", Path(staging) / "old"
                 fresh.mkdir()
                 with contextlib.ExitStack() as locks:
-                    # held until it is in its place: that tells the workshop from one whose owner was killed
+                    # the lock marks the staging folder as in use, so that `recover` leaves it alone
                     created._lock = _locked(fresh)
                     if (path / CONFIG).is_file():
                         locks.callback(_locked(path).release)
-                    _furnish(fresh, path, config, table, reference)
+                    _write_initial_files(fresh, path, config, table, reference)
                     try:
                         if path.exists():
                             path.rename(retired)
                         fresh.rename(path)
                     except BaseException:
-                        # whatever stopped us, the old run goes back before the workshop is cleared away
+                        # restore the old run before the staging folder is removed
                         if retired.exists() and not path.exists():
                             retired.rename(path)
                         raise
@@ -109,7 +106,7 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> "RunDirectory":
-        """An existing run directory."""
+        """Open an existing run directory; a DataError where it is incomplete or of another format."""
         if not os.path.isdir(path):
             recover(path)
         if not os.path.isdir(path):
@@ -126,9 +123,9 @@ class RunDirectory:
         return cls(path)
 
     def hold(self) -> None:
-        """Keep other processes from training here, and clear away what killed ones left; until `release` or the end.
+        """Acquire the lock for training, until `release` or the end of the process; readers need no lock.
 
-        Whoever only reads needs no permission.
+        Temporary files and half-removed checkpoints of killed processes are deleted.
         """
         self._lock = _locked(self.path)
         for folder in (self.path, self.path / "checkpoint"):
@@ -137,18 +134,18 @@ class RunDirectory:
             remove_old(self.path / "checkpoint")
 
     def release(self) -> None:
-        """Let others train here."""
+        """Release the lock, so that other processes can train here."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
 
     @property
     def begun(self) -> bool:
-        """False for a run that was killed before its first checkpoint, so that nothing is lost by a fresh start."""
-        return has_checkpoint(self.path / "checkpoint") or bool(self._records())
+        """True when there is a checkpoint or a record; a run without either can start afresh without loss."""
+        return has_checkpoint(self.path / "checkpoint") or bool(read_records(self._metrics))
 
     def config(self) -> Config:
-        """The settings of the run; the copies of files under their paths from here, wherever the run was moved to."""
+        """The settings of the run, with the paths of its own copies of table and reference, even if it was moved."""
         config = resolve([read_yaml(self.path / CONFIG)])
         if config.channel.file is not None:
             raise DataError(
@@ -158,33 +155,33 @@ class RunDirectory:
         return _with_files_in(config, self.path)
 
     def check_config(self) -> None:
-        """Refuse to go on with settings that were damaged, or changed by hand without saying so."""
+        """Raise a DataError if the settings do not match their checksum: they are damaged or were edited by hand."""
         try:
             first, _, text = (self.path / CONFIG).read_bytes().partition(b"\n")
         except OSError:
-            return  # whoever reads the settings says so
+            return  # `config` reports it
         if first.startswith(_SEAL.encode()) and first != _sealed(text).partition(b"\n")[0]:
             raise DataError(
-                f"the {CONFIG} in {self.path} is not as it was written; restore it, or remove its first line, which "
-                "vouches for the others, to go on with it as it is"
+                f"the {CONFIG} in {self.path} is not as it was written; restore it, or remove its first line, the "
+                "checksum of the others, to go on with it as it is"
             )
 
     def rewrite_config(self, config: Config) -> None:
-        """Record a config that changed on resume."""
+        """Replace the config, after a resume has changed it."""
         with self._writing():
             write_atomically(self.path / CONFIG, _sealed(dump_yaml(_with_files_in(config, Path())).encode()))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
-        with self._writing(), self._metrics.open("a", encoding="utf-8") as file:
-            file.write(_line(record))
+        with self._writing():
+            append_record(self._metrics, record)
 
     def metrics(self) -> pd.DataFrame:
-        """All records so far, one row per training step; those that do not fit their checksum are left out."""
-        return pd.DataFrame(self._records())
+        """All records so far, one row per training step; records that do not match their checksum are left out."""
+        return pd.DataFrame(read_records(self._metrics))
 
     def rewind_metrics(self, step: int) -> None:
-        """Drop records after a step: they will be made again."""
-        kept = [record for record in self._records() if record["step"] <= step]
+        """Drop the records after a step, which a resumed run makes again."""
+        kept = [record for record in read_records(self._metrics) if record["step"] <= step]
         if [record["step"] for record in kept] != list(range(1, step + 1)):
             warnings.warn(
                 f"{self._metrics} is damaged: it does not hold each of its first {step} steps once; they stay as they "
@@ -192,12 +189,12 @@ class RunDirectory:
                 stacklevel=2,
             )
         with self._writing():
-            write_atomically(self._metrics, "".join(map(_line, kept)))
+            write_atomically(self._metrics, "".join(map(encode_record, kept)))
 
     def save_checkpoint(self, state: dict[str, Tensor], step: int) -> None:
         with self._writing():
             if self._metrics.exists():
-                sync_file(self._metrics)  # what led to a checkpoint must not be lost before it
+                sync_file(self._metrics)  # records up to a checkpoint must reach the disk before it
             save_checkpoint(self.path / "checkpoint", state, step)
 
     def load_checkpoint(self) -> dict[str, Tensor]:
@@ -239,43 +236,9 @@ class RunDirectory:
                 "with --resume"
             ) from None
 
-    def _records(self) -> list[dict[str, Any]]:
-        if not self._metrics.exists():
-            return []
-        records = []
-        try:
-            text = read_limited(self._metrics, _MOST_METRICS).decode("utf-8", errors="replace")
-        except OSError as error:
-            raise DataError(f"{self._metrics} cannot be read ({error.strerror}); restore or remove it") from None
-        for line in text.splitlines():
-            try:
-                record = json.loads(_checked(line))
-            except (ValueError, RecursionError):
-                continue  # a line cut short when the machine stopped, and made again, or a damaged one
-            if isinstance(record, dict) and isinstance(record.get("step"), int):
-                records.append(record)
-        return records
-
-
-def _line(record: dict[str, Any]) -> str:
-    """A record as a line of JSON whose last entry vouches for the others."""
-    text = json.dumps(record)
-    return f'{text[:-1]}{_MARK}{zlib.crc32(text.encode()):08x}"}}\n'
-
-
-def _checked(line: str) -> str:
-    """The record of a line without its checksum; a ValueError where that does not fit. Older runs have none."""
-    text, mark, end = line.rpartition(_MARK)
-    if not mark:
-        return line
-    text += "}"
-    if end != f'{zlib.crc32(text.encode()):08x}"}}':
-        raise ValueError("not as it was written")
-    return text
-
 
 def _with_files_in(config: Config, folder: Path) -> Config:
-    """The config with the run's own copies of its table and reference: nothing outside of a run is ever read for it."""
+    """The config with the run's own copies of table and reference, so that nothing outside the run is read."""
     table, evaluation = config.table, config.evaluation
     if table.file is not None:
         table = table.model_copy(update={"file": str(folder / TABLE_COPY)})
@@ -285,7 +248,7 @@ def _with_files_in(config: Config, folder: Path) -> Config:
 
 
 def _check_inside(path: Path) -> None:
-    """Refuse links that lead out of a run directory, to be read or written, and what is neither file nor folder."""
+    """Raise a DataError for links that lead out of a run directory, and for pipes and devices."""
     root = os.path.realpath(path)
     folder = next((name for name in _FILES if os.path.isdir(path / name)), None)
     if folder is not None:
@@ -298,28 +261,28 @@ def _check_inside(path: Path) -> None:
 
 
 def recover(path: Path) -> None:
-    """Put back the run that an --overwrite had taken away when it was killed, and clear away what it left behind."""
-    # where it cannot be done the run is missing, or its name is refused, and that is said elsewhere
+    """Restore a run whose replacement by --overwrite was killed, and delete the staging folder that it left."""
+    # on failure the run is missing or its name is invalid, which the caller reports
     with contextlib.suppress(OSError, ValueError):
-        for workshop in path.parent.glob(f"{_workshop_prefix(path)}*"):
-            lock = FileLock(workshop / "new" / LOCK)
-            if (workshop / "new" / LOCK).exists():
+        for staging in path.parent.glob(f"{_staging_prefix(path)}*"):
+            lock = FileLock(staging / "new" / LOCK)
+            if (staging / "new" / LOCK).exists():
                 try:
                     lock.acquire(timeout=0)
                 except Timeout:
-                    continue  # somebody is at work there
-            if (workshop / "old").exists() and not os.path.lexists(path):
-                (workshop / "old").rename(path)
+                    continue  # in use by a living process
+            if (staging / "old").exists() and not os.path.lexists(path):
+                (staging / "old").rename(path)
                 warnings.warn(f"{path} was being replaced when that was stopped; the old run is back", stacklevel=2)
             lock.release()
-            shutil.rmtree(workshop)
+            shutil.rmtree(staging)
 
 
 def check_free(path: Path, overwrite: bool) -> None:
-    """Refuse a path that holds a run (unless it may be overwritten) or anything that is not a run."""
+    """Raise a ConfigError for a path that holds a run (unless it may be overwritten) or anything else."""
     recover(path)
     try:
-        path.lstat()  # a link that leads nowhere is something too
+        path.lstat()  # a dangling link exists too
         if path.is_dir() and not any(path.iterdir()):
             return
     except FileNotFoundError:
@@ -336,7 +299,7 @@ def check_free(path: Path, overwrite: bool) -> None:
 
 
 def format_samples(frame: pd.DataFrame, style: str) -> str:
-    """Designs as csv, jsonl or fasta text."""
+    """Designs as text in the format `csv`, `jsonl` or `fasta`."""
     if style == "csv":
         return frame.to_csv(index=False)
     if style == "jsonl":
@@ -353,13 +316,13 @@ def format_samples(frame: pd.DataFrame, style: str) -> str:
 
 
 def versions() -> dict[str, str]:
-    """The format of run directories, and versions of Python and of the packages that decide the numbers."""
+    """Format of run directories, and versions of Python and of the packages that determine the numbers."""
     found = {"run-format": FORMAT, "python": platform.python_version(), "platform": platform.platform()}
     return found | {name: metadata.version(name) for name in _PACKAGES}
 
 
 def _format_of(path: Path) -> str | None:
-    """The mark in versions.json; None in older runs, which have none."""
+    """The format in versions.json; None in runs of the first version, which have none."""
     try:
         found = json.loads((path / VERSIONS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -367,8 +330,8 @@ def _format_of(path: Path) -> str | None:
     return str(found["run-format"]) if isinstance(found, dict) and "run-format" in found else None
 
 
-def _furnish(fresh: Path, path: Path, config: Config, table: str | None, reference: str | None) -> None:
-    """What a run directory begins with; what the run that it replaces has paid for belongs to it."""
+def _write_initial_files(fresh: Path, path: Path, config: Config, table: str | None, reference: str | None) -> None:
+    """Write the first files of a run directory; the oracle cache of the run that it replaces is copied."""
     write_atomically(fresh / CONFIG, _sealed(dump_yaml(config).encode()))
     if table is not None:
         write_atomically(fresh / TABLE_COPY, table)
@@ -381,15 +344,15 @@ def _furnish(fresh: Path, path: Path, config: Config, table: str | None, referen
 
 
 def _sealed(text: bytes) -> bytes:
-    """Settings below a line that vouches for them; to YAML it is a comment."""
+    """Settings with their SHA-256 as a YAML comment in the first line."""
     return f"{_SEAL}{hashlib.sha256(text).hexdigest()}\n".encode() + text
 
 
 def _locked(path: Path) -> BaseFileLock:
-    """The lock of a run directory, acquired; the system lets go of it when the process ends, however it ends."""
+    """The lock of a run directory, acquired; the system releases it when the process ends, however it ends."""
     lock = FileLock(path / LOCK, thread_local=False)
     try:
-        lock.acquire(timeout=_PATIENCE)
+        lock.acquire(timeout=_LOCK_TIMEOUT)
     except Timeout:
         raise ConfigError(
             f"another process is at work in {path}; wait for it, end it, or choose another --out"
@@ -399,6 +362,6 @@ def _locked(path: Path) -> BaseFileLock:
     return lock
 
 
-def _workshop_prefix(path: Path) -> str:
-    """How folders are called in which a run of this name is prepared; a name itself may be too long for more."""
+def _staging_prefix(path: Path) -> str:
+    """Prefix of the staging folders of a run; a hash of its name, which itself may be too long to be extended."""
     return f".stochflow-{hashlib.sha256(path.name.encode('utf-8', 'replace')).hexdigest()[:8]}-"

@@ -1,4 +1,4 @@
-"""Runs shown elsewhere: TensorBoard, Weights & Biases, MLflow. A tracker may fail; the run goes on without it."""
+"""Experiment trackers: TensorBoard, Weights & Biases and MLflow. A tracker that fails does not stop the run."""
 
 import hashlib
 import logging
@@ -16,26 +16,26 @@ from stochflow.core.errors import ConfigError
 from stochflow.core.extras import extra
 from stochflow.evaluation.summary import Summary
 
-Record = Mapping[str, float]
+Metrics = Mapping[str, float]  # of one training step, by name
 _PROJECT = "stochflow"
 _MLFLOW_BATCH = 100
 
 
 class Tracker(Protocol):
-    """One place where a run can be watched. Building it only imports the package it needs."""
+    """An experiment tracker. Its constructor imports the package that it needs and does nothing else."""
 
     def start(self, config: Config, path: Path, resumed_at: int | None) -> None:
-        """Open the place for the run directory `path`; `resumed_at` is the step a continued run goes on from."""
+        """Open the tracker for the run directory `path`; `resumed_at` is the step that a resumed run starts from."""
 
-    def log(self, record: Record, step: int) -> None:
-        """Keep the numbers of one training step."""
+    def log(self, record: Metrics, step: int) -> None:
+        """Log the metrics of one training step."""
 
     def finish(self, summary: Summary | None) -> None:
-        """Keep the last numbers and close; without a summary the run has failed."""
+        """Log the summary and close; without a summary the run has failed."""
 
 
 class TensorBoard:
-    """Event files in `RUN/tensorboard`. After a resume, what came after the checkpoint is purged and logged anew."""
+    """Event files in `RUN/tensorboard`. A resumed run purges the steps after the checkpoint and logs them again."""
 
     def __init__(self) -> None:
         extra("tensorboard", "tensorboard")
@@ -46,7 +46,7 @@ class TensorBoard:
         self._writer = self._module.SummaryWriter(str(path / "tensorboard"), purge_step=purge)
         self._writer.add_text("config", f"```yaml\n{dump_yaml(config)}```", resumed_at or 0)
 
-    def log(self, record: Record, step: int) -> None:
+    def log(self, record: Metrics, step: int) -> None:
         for name, value in record.items():
             self._writer.add_scalar(name, value, step)
 
@@ -59,8 +59,8 @@ class TensorBoard:
 class WandB:
     """A run in `RUN/wandb` or `WANDB_DIR`; offline unless `WANDB_MODE` says otherwise.
 
-    The id comes from the path of the run, so that a continued run carries the same id and repeats steps under the
-    same numbers; `resumed_from_step` in its config says from where.
+    The id is a hash of the run's path, so a resumed run has the same id and logs repeated steps under the same
+    numbers; `resumed_from_step` in its config is the step that it started from.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class WandB:
             settings=settings,
         )
 
-    def log(self, record: Record, step: int) -> None:
+    def log(self, record: Metrics, step: int) -> None:
         self._run.log(dict(record), step=step)
 
     def finish(self, summary: Summary | None) -> None:
@@ -92,7 +92,7 @@ class WandB:
 class MLflow:
     """A run in the database `RUN/mlflow.db`, or wherever `MLFLOW_TRACKING_URI` points.
 
-    A continued run goes on in the same MLflow run; steps that are there already are not logged a second time.
+    A resumed run continues the same MLflow run; steps that it has already are not logged a second time.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class MLflow:
         extra("alembic", "mlflow")
 
     def start(self, config: Config, path: Path, resumed_at: int | None) -> None:
-        # a new database reports every table it makes
+        # a new database logs every table that it creates
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         logging.getLogger("alembic").setLevel(logging.WARNING)
         path = path.resolve()
@@ -113,7 +113,7 @@ class MLflow:
         self._id = found or self._new_run(experiment, config, path)
         self._client.update_run(self._id, status="RUNNING")
 
-    def log(self, record: Record, step: int) -> None:
+    def log(self, record: Metrics, step: int) -> None:
         if step > self._last_step:
             self._log(record, step)
 
@@ -123,7 +123,7 @@ class MLflow:
             self._log(numbers, summary.steps)
         self._client.set_terminated(self._id, "FAILED" if summary is None else "FINISHED")
 
-    def _log(self, numbers: Record, step: int) -> None:
+    def _log(self, numbers: Metrics, step: int) -> None:
         now = int(time.time() * 1000)
         metrics = [self._mlflow.entities.Metric(name, value, now, step) for name, value in numbers.items()]
         self._client.log_batch(self._id, metrics=metrics)
@@ -131,7 +131,7 @@ class MLflow:
     def _experiment(self, path: Path) -> str:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
         found = self._client.get_experiment_by_name(name)
-        # beside the database: the default would be a folder wherever the command was called
+        # beside the database: the default is the folder in which the command was called
         place = None if "MLFLOW_TRACKING_URI" in os.environ else (path / "mlflow-artifacts").as_uri()
         return str(found.experiment_id if found else self._client.create_experiment(name, artifact_location=place))
 
@@ -155,7 +155,7 @@ TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "wandb": WandB
 
 
 class Tracking:
-    """All trackers of a run. One that raises is switched off with a warning that names it."""
+    """All trackers of a run. A tracker that raises is switched off with a warning that names it."""
 
     def __init__(self, names: Sequence[str]) -> None:
         for name in names:
@@ -166,7 +166,7 @@ class Tracking:
     def start(self, config: Config, path: Path, resumed_at: int | None) -> None:
         self._each("start", config, path, resumed_at)
 
-    def log(self, record: Record) -> None:
+    def log(self, record: Metrics) -> None:
         numbers = {name: value for name, value in record.items() if name != "step"}
         self._each("log", numbers, int(record["step"]))
 
@@ -177,7 +177,7 @@ class Tracking:
         for name, tracker in list(self._active.items()):
             try:
                 getattr(tracker, call)(*arguments)
-            # whatever a tracker stumbles over, hours of training must not be lost for it
+            # of any kind: a run must not be lost because of its tracker
             except Exception as error:
                 del self._active[name]
                 reason = " ".join(f"{type(error).__name__}: {error}".split())

@@ -17,7 +17,7 @@ from stochflow.environments.sequences.tfbind8 import (
     TFBind8,
     canonical_codes,
     pack_table,
-    read_table,
+    read_e_scores,
     reverse_complement_codes,
     table_name,
 )
@@ -36,7 +36,7 @@ def test_tokens_stand_for_acgt_in_this_order(tfbind8: TFBind8) -> None:
 
 
 def test_e_scores_span_the_published_range() -> None:
-    e_scores = read_table()
+    e_scores = read_e_scores()
     assert (e_scores.min(), e_scores.max()) == (-0.47907, 0.49105)
 
 
@@ -87,7 +87,7 @@ def test_half_of_the_words_and_all_palindromes_are_canonical() -> None:
 
 
 def test_packing_the_e_scores_gives_back_the_shipped_table() -> None:
-    repacked = pack_table(read_table()[canonical_codes()])
+    repacked = pack_table(read_e_scores()[canonical_codes()])
     assert zlib.decompress(repacked) == zlib.decompress(TABLE_PATH.read_bytes())
 
 
@@ -146,7 +146,7 @@ KNOWN = {
 
 @pytest.mark.parametrize("factor", OTHERS)
 def test_the_other_factors_span_their_published_range(factor: str) -> None:
-    e_scores = read_table(factor)
+    e_scores = read_e_scores(factor)
     assert (e_scores.min(), e_scores.max()) == KNOWN[factor][1]
     path = resources.files("stochflow.environments.sequences") / "data" / table_name(factor)
     assert zlib.decompress(pack_table(e_scores[canonical_codes()], factor)) == zlib.decompress(path.read_bytes())
@@ -162,7 +162,7 @@ def test_homeodomains_bind_their_family_core(factor: str) -> None:
 
 
 def test_every_factor_is_a_landscape_of_its_own() -> None:
-    scores = np.stack([read_table(factor) for factor in FACTORS])
+    scores = np.stack([read_e_scores(factor) for factor in FACTORS])
     correlations = np.corrcoef(scores)[~np.eye(len(FACTORS), dtype=bool)]
     assert correlations.min() > 0.3
     assert correlations.max() < 0.95
@@ -170,7 +170,7 @@ def test_every_factor_is_a_landscape_of_its_own() -> None:
 
 @pytest.mark.parametrize("factor", FACTORS)
 def test_replicates_agree_by_nine_tenths_and_are_not_the_same(factor: str) -> None:
-    first, second = read_table(factor), read_table(factor, replicate=2)
+    first, second = read_e_scores(factor), read_e_scores(factor, replicate=2)
     assert 0.9 <= np.corrcoef(first[canonical_codes()], second[canonical_codes()])[0, 1] < 0.99
     path = resources.files("stochflow.environments.sequences") / "data" / table_name(factor, 2)
     assert zlib.decompress(pack_table(second[canonical_codes()], factor, 2)) == zlib.decompress(path.read_bytes())
@@ -179,7 +179,7 @@ def test_replicates_agree_by_nine_tenths_and_are_not_the_same(factor: str) -> No
 def test_replicate_one_is_the_score_and_replicate_two_has_its_scale(tfbind8: TFBind8) -> None:
     both = tfbind8.replicates(tfbind8.all_sequences)
     assert torch.equal(both[:, 0], tfbind8.all_scores)
-    second = read_table("SIX6", replicate=2)
+    second = read_e_scores("SIX6", replicate=2)
     expected = torch.from_numpy((second + 0.47907) / (0.49105 + 0.47907))
     torch.testing.assert_close(both[:, 1], expected.clamp_min(0.0))
 

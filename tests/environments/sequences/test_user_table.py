@@ -10,7 +10,7 @@ import torch
 
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.environments.sequences import user_table as tables
-from stochflow.environments.sequences.user_table import Columns, Table, read_table
+from stochflow.environments.sequences.user_table import Table, TableColumns, read_user_table
 
 GOOD = "sequence,score\nACG,0.5\nTTT,1.0\n"
 
@@ -18,7 +18,7 @@ GOOD = "sequence,score\nACG,0.5\nTTT,1.0\n"
 def read(tmp_path: Path, content: str | bytes, alphabet: str = "auto", **columns: object) -> Table:
     path = tmp_path / "own.csv"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return read_table(path, Columns(**columns), alphabet)  # type: ignore[arg-type]
+    return read_user_table(path, TableColumns(**columns), alphabet)  # type: ignore[arg-type]
 
 
 def test_a_score_is_looked_up_by_sequence_and_what_is_missing_scores_zero(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_an_alphabet_can_be_named_or_spelt_out(tmp_path: Path) -> None:
 def test_other_columns_other_separators_and_marks_of_excel_do_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "own.tsv"
     path.write_text("\ufeffid\tseq\tfit\n1\t ACG \t 0.5\n2\tTTT\t1e0\n", encoding="utf-8")
-    table = read_table(path, Columns("seq", ("fit",)), "dna")
+    table = read_user_table(path, TableColumns("seq", ("fit",)), "dna")
     assert table.sha256 == read(tmp_path, GOOD).sha256
 
 
@@ -170,7 +170,7 @@ def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path: Path, m
         os.truncate(file.fileno(), 10 * 2**30)  # sparse: it takes no space
     monkeypatch.setattr(pd, "read_csv", lambda *_, **__: pytest.fail("the file was read"))
     with pytest.raises(DataError, match="has 10,240 MB, and a table may have 256 MB and 2,000,000 rows"):
-        read_table(path, Columns(), "auto")
+        read_user_table(path, TableColumns(), "auto")
 
 
 def test_too_many_rows_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,4 +183,4 @@ def test_a_folder_a_pipe_and_nothing_are_no_tables(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     for name, message in {".": "is not a file", "pipe.csv": "is not a file", "none.csv": "does not exist"}.items():
         with pytest.raises(DataError, match=message):
-            read_table(tmp_path / name, Columns(), "auto")
+            read_user_table(tmp_path / name, TableColumns(), "auto")

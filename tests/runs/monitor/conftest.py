@@ -21,7 +21,7 @@ def config_of(method: str = "sgfn-kl", **settings: Any) -> Config:
 
 @pytest.fixture
 def make_records() -> MakeRecords:
-    """Records of a hundred steps, judged after every fifth, with columns that are numbers or one number per step."""
+    """Records of a hundred steps, evaluated after every fifth, with columns that are numbers or one number per step."""
 
     def make(steps: int = NUM_STEPS, start: float | None = 0.6, **columns: float | Sequence[float] | None) -> Records:
         records = []

@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from stochflow.runs.monitor.alarms import alarms
-from stochflow.runs.monitor.history import course_of
+from stochflow.runs.monitor.history import history_of
 from tests.runs.monitor.conftest import MakeRecords, config_of
 
 FALLING = [0.6 * 0.96**step for step in range(100)]
 
 
 def kinds(records: list[dict[str, Any]], method: str = "sgfn-kl", **settings: Any) -> list[str]:
-    return [finding.kind for finding in alarms(course_of(config_of(method, **settings), records))]
+    return [finding.kind for finding in alarms(history_of(config_of(method, **settings), records))]
 
 
 def test_a_run_that_learns_raises_no_alarm(make_records: MakeRecords) -> None:
@@ -70,7 +70,7 @@ def test_a_policy_far_worse_than_untrained_has_diverged(make_records: MakeRecord
     assert kinds(make_records(regret=2.5)) == ["diverged"]
     assert kinds(make_records(regret=1.5)) == []
     once = [2.5 if step == 49 else 0.3 for step in range(100)]
-    assert kinds(make_records(regret=once)[:50]) == []  # one judgement may be a moment on the way
+    assert kinds(make_records(regret=once)[:50]) == []  # a single evaluation may be transient
     early = [2.5 if step < 20 else 0.3 for step in range(100)]
     assert kinds(make_records(regret=early)[:20]) == []  # plans of the first batches are too sure of themselves
 
@@ -104,7 +104,7 @@ def test_intentions_that_hardly_differ_are_a_collapse_where_the_truth_is_not_kno
 
 def test_the_remedy_names_the_setting_that_is_wrong(make_records: MakeRecords) -> None:
     def remedy(records: list[dict[str, Any]], method: str = "sgfn-kl", **settings: Any) -> str:
-        return alarms(course_of(config_of(method, **settings), records))[0].remedy
+        return alarms(history_of(config_of(method, **settings), records))[0].remedy
 
     few = make_records(regret=FALLING, entropy_gap=2.0)
     assert "objective.lambda_ratio=0.003" in remedy(few, objective={"lambda_ratio": 0.3})

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from stochflow.evaluation.summary import Summary
-from stochflow.runs.monitor.diagnosis import examine
+from stochflow.runs.monitor.diagnosis import run_findings
 from tests.runs.monitor.conftest import MakeRecords, config_of
 
 FALLING = [0.6 * 0.93**step for step in range(100)]
@@ -49,7 +49,7 @@ def found(
 ) -> dict[str, str]:
     """Severity by kind of what is found in a run like a good one, but for the changes."""
     summary = Summary(**GOOD | {"method": method} | (changes or {}))
-    findings = examine(config_of(method, **settings), summary, records, zero_share)
+    findings = run_findings(config_of(method, **settings), summary, records, zero_share)
     return {finding.kind: finding.severity for finding in findings}
 
 
@@ -127,7 +127,7 @@ def test_an_alarm_that_has_passed_is_worth_knowing(make_records: MakeRecords) ->
 
 
 def test_a_run_without_a_summary_is_unfinished(make_records: MakeRecords) -> None:
-    findings = examine(config_of(), None, make_records(regret=FALLING)[:50])
+    findings = run_findings(config_of(), None, make_records(regret=FALLING)[:50])
     assert [(finding.kind, finding.severity) for finding in findings] == [("unfinished", "bad")]
     assert "50% of its budget after 50 steps" in findings[0].seen
     assert "--resume" in findings[0].remedy

@@ -1,4 +1,4 @@
-"""The course of a run: read from anything, and no larger for more steps."""
+"""The history of a run: read from anything, and no larger for more steps."""
 
 import math
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from stochflow.config.schema import BudgetConfig
-from stochflow.runs.monitor.history import Course, course_of, share_spent
+from stochflow.runs.monitor.history import History, history_of, share_spent
 from tests.runs.monitor.conftest import MakeRecords, config_of
 
 
@@ -24,27 +24,27 @@ def test_a_budget_that_no_float_can_hold_is_no_error() -> None:
 
 
 def test_means_are_those_of_the_steps_between_two_shares(make_records: MakeRecords) -> None:
-    course = course_of(config_of(), make_records(loss=list(range(100)), batch_score=[1.0, 3.0] * 50))
+    history = history_of(config_of(), make_records(loss=list(range(100)), batch_score=[1.0, 3.0] * 50))
     # step n ends the share n %, so the steps 10 to 19, with the losses 9 to 18, lie between the shares 10 % and 20 %
-    assert course.mean_loss(0.1, 0.2) == pytest.approx(13.5)
-    assert course.mean_loss(0.3, 0.3) is None
-    assert course.largest_loss(0.0) == 99
+    assert history.mean_loss(0.1, 0.2) == pytest.approx(13.5)
+    assert history.mean_loss(0.3, 0.3) is None
+    assert history.largest_loss(0.0) == 99
     # changes of 2 from step to step, as two draws with a variance of 2 would differ
-    assert course.scores(0.1, 0.2) == (pytest.approx(2.0), pytest.approx(2.0), 10)
-    assert course.scores(0.3, 0.3) == (0.0, 0.0, 0)
-    assert course.first_scores == [1.0, 3.0, 1.0]
-    assert course.num_steps == 100
+    assert history.scores(0.1, 0.2) == (pytest.approx(2.0), pytest.approx(2.0), 10)
+    assert history.scores(0.3, 0.3) == (0.0, 0.0, 0)
+    assert history.first_scores == [1.0, 3.0, 1.0]
+    assert history.num_steps == 100
 
 
 def test_a_long_run_takes_no_more_room_than_a_short_one() -> None:
-    course = Course(config_of())
-    looks = [course.add({"step": step, "loss": 1.0}, step / 10_000) for step in range(1, 10_001)]
-    assert len(course.stretches) == 100
-    assert sum(looks) == 20  # and is looked at no more often
+    history = History(config_of())
+    checks = [history.add({"step": step, "loss": 1.0}, step / 10_000) for step in range(1, 10_001)]
+    assert len(history.windows) == 100
+    assert sum(checks) == 20  # and is looked at no more often
 
 
 @pytest.mark.parametrize("value", ["0.5", None, math.nan, math.inf, [1.0], {}, True, 10**400])
 def test_what_is_no_number_is_passed_over(value: Any) -> None:
     record = {"step": value, "loss": value, "batch_score": value, "regret": value, "start_regret": value}
-    course = course_of(config_of(), [record])
-    assert (course.share, course.num_losses, course.start_regret, course.judged) == (0.0, 0, None, [])
+    history = history_of(config_of(), [record])
+    assert (history.share, history.num_losses, history.start_regret, history.evaluations) == (0.0, 0, None, [])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from stochflow.runs.monitor import throughput as meter
-from stochflow.runs.monitor.throughput import Pace, resident_memory, size_text, time_text, training_figures
+from stochflow.runs.monitor.throughput import Throughput, resident_memory, size_text, time_text, training_figures
 
 
 class Clock:
@@ -19,28 +19,28 @@ class Clock:
 
 def test_rate_and_time_left_are_those_of_the_last_minute() -> None:
     clock = Clock()
-    pace = Pace(clock)
-    assert (pace.rate, pace.left) == (None, None)
+    throughput = Throughput(clock)
+    assert (throughput.rate, throughput.left) == (None, None)
     for second in range(1, 101):  # half of the work at 10 things per second …
         clock.now = 100.0 + second
-        pace.note(0.005 * second, 10.0 * second)
-    assert pace.rate == pytest.approx(10.0)
-    assert (pace.elapsed, pace.left) == (pytest.approx(100.0), pytest.approx(100.0))
+        throughput.note(0.005 * second, 10.0 * second)
+    assert throughput.rate == pytest.approx(10.0)
+    assert (throughput.elapsed, throughput.left) == (pytest.approx(100.0), pytest.approx(100.0))
     for second in range(1, 101):  # … then slower, which is all that counts after a minute
         clock.now = 200.0 + second
-        pace.note(0.5 + 0.001 * second, 1000.0 + 2.0 * second)
-    assert pace.rate == pytest.approx(2.0)
-    assert pace.left == pytest.approx(400.0)
+        throughput.note(0.5 + 0.001 * second, 1000.0 + 2.0 * second)
+    assert throughput.rate == pytest.approx(2.0)
+    assert throughput.left == pytest.approx(400.0)
 
 
 def test_many_steps_in_a_moment_are_counted_and_not_kept() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    throughput = Throughput(clock)
     for step in range(1, 10_001):
         clock.now = 100.0 + 0.001 * step
-        pace.note(step / 20_000, float(step))
-    assert pace.rate == pytest.approx(1000.0, rel=1e-3)
-    assert len(pace._marks) <= 11
+        throughput.note(step / 20_000, float(step))
+    assert throughput.rate == pytest.approx(1000.0, rel=1e-3)
+    assert len(throughput._marks) <= 11
 
 
 def test_memory_grows_with_what_is_held() -> None:
@@ -66,17 +66,17 @@ def test_without_proc_the_peak_is_taken(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 def test_figures_are_those_that_are_known() -> None:
     clock = Clock()
-    pace = Pace(clock)
-    pace.note(0.1, 0.0)
+    throughput = Throughput(clock)
+    throughput.note(0.1, 0.0)
     clock.now += 2.0
-    pace.note(0.2, 3000.0)
+    throughput.note(0.2, 3000.0)
     latest = {"trajectories": 3000, "oracle_calls": 5, "loss": 0.12345, "kl": 0.2, "regret": 0.1, "mean_score": 0.5}
-    figures = training_figures(latest, pace, "trajectories")
+    figures = training_figures(latest, throughput, "trajectories")
     assert figures[:2] == ["3,000 trajectories", "1,500/s"]
     assert figures[2].endswith(("MB", "GB"))
     assert figures[3:] == ["loss 0.1235", "E[score] 0.500", "KL 0.2000", "regret 0.1000"]
-    assert training_figures({"oracle_calls": 5}, Pace(clock), "oracle_calls")[0] == "5 oracle calls"
-    assert len(training_figures({"oracle_calls": 5}, Pace(clock), "oracle_calls")) == 2
+    assert training_figures({"oracle_calls": 5}, Throughput(clock), "oracle_calls")[0] == "5 oracle calls"
+    assert len(training_figures({"oracle_calls": 5}, Throughput(clock), "oracle_calls")) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""Environments that write a sequence letter by letter: shipped tasks, your tables, your oracles.
+"""Environments that build a sequence letter by letter: shipped tasks, user tables and oracles.
 
-Subfolders add constraints on designs, designs of variable length, and score functions in processes of their own. The
-measured tables of the shipped tasks lie in `data/`.
+Subpackages add constraints on designs, designs of variable length, and score functions in separate processes. The
+measured tables of the shipped tasks are in `data/`. Imports `core` and `config`.
 """

@@ -8,7 +8,13 @@ _MAX_LETTERS = 128
 
 
 def named_alphabet(text: str) -> Alphabet:
-    """dna, rna, protein, or the letters themselves in token order."""
+    """The alphabet `dna`, `rna` or `protein`, or one of the given letters in token order.
+
+    >>> named_alphabet("rna")
+    Alphabet(letters='ACGU')
+    >>> named_alphabet("HP")
+    Alphabet(letters='HP')
+    """
     letters = ALPHABETS.get(text.lower(), text)
     if not 2 <= len(letters) <= _MAX_LETTERS:
         raise ConfigError(

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.sequences.hash_random import NamedDraws
+from stochflow.environments.sequences.hash_random import HashRandom
 from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.environments.task_names import numbers_in
 
@@ -23,8 +23,8 @@ class BitSequences(Task):
 
     score(x) = exp(1 − min_y d(x, y)/n) over the modes y, with d the number of bits that differ; so it lies in [1, e],
     and R = score^β = exp(β·(1 − d/n)). The 60 modes are rows of n/8 words drawn uniformly from the five published
-    words of eight bits. The paper draws them anew; here the draw is fixed by n alone, so that every k and every run
-    has the same target. A design above `mode_threshold` has d < n/4: 30 bits of 120, as published.
+    words of eight bits. The paper draws them at random; here they are a function of n alone, so that every k and every
+    run has the same target. A design above `mode_threshold` has d < n/4: 30 bits of 120, as published.
 
     A token is its k bits read as a number, first bit highest. Up to k = 4 it is written as a hexadecimal digit, above
     that as the Braille pattern of that number.
@@ -52,18 +52,18 @@ class BitSequences(Task):
         self.length = num_bits // word_length
         self.description = f"{num_bits} bits, {word_length} per step, near one of {NUM_MODES} modes; {FORM} for others"
         words = torch.tensor([[int(bit) for bit in word] for word in WORDS])
-        chosen = NamedDraws(f"bits:{num_bits}").integers(len(WORDS), NUM_MODES * num_bits // words.shape[1])
+        chosen = HashRandom(f"bits:{num_bits}").integers(len(WORDS), NUM_MODES * num_bits // words.shape[1])
         self.modes = words[chosen].view(NUM_MODES, num_bits)
 
     def bits(self, tokens: Tensor) -> Tensor:
-        """The sequences bit by bit; [num_sequences, length] → [num_sequences, n]."""
+        """Bits of token sequences; [num_sequences, length] → [num_sequences, n]."""
         shifts = torch.arange(self._word_length - 1, -1, -1)
         return (tokens.unsqueeze(-1) >> shifts & 1).flatten(1)
 
     def distances(self, tokens: Tensor) -> Tensor:
-        """Number of bits in which each sequence differs from each mode; [num_sequences, length] → [num_sequences, 60].
+        """Hamming distance in bits from each sequence to each mode; [num_sequences, length] → [num_sequences, 60].
 
-        |x| + |y| − 2·x·y, small whole numbers that float32 holds exactly.
+        |x| + |y| − 2·x·y: integers that float32 represents exactly.
         """
         bits, modes = self.bits(tokens).float(), self.modes.float()
         return bits.sum(dim=-1, keepdim=True) + modes.sum(dim=-1) - 2.0 * bits @ modes.T
@@ -77,7 +77,12 @@ class BitSequences(Task):
 
 
 def bit_sequences(parameters: str) -> BitSequences:
-    """The task of `bits:<parameters>`; n = 120 and k = 8 without any."""
+    """The task `bits:<parameters>`; n = 120 and k = 8 by default.
+
+    >>> task = bit_sequences("16,4")
+    >>> task.num_tokens, task.length
+    (16, 4)
+    """
     return BitSequences(*numbers_in(parameters, f"bits:{parameters}", FORM, 2, 2)) if parameters else BitSequences()
 
 

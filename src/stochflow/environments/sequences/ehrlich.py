@@ -1,4 +1,4 @@
-"""Ehrlich functions: closed-form landscapes with the difficulties of protein design and a known optimum.
+"""Ehrlich functions: closed-form test functions with infeasible sequences, epistasis and a known optimum.
 
 After Stanton et al. 2024, Closed-form test functions for biophysical sequence design, arXiv:2407.00236.
 """
@@ -7,34 +7,34 @@ import torch
 from torch import Tensor
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.sequences.hash_random import NamedDraws
+from stochflow.environments.sequences.hash_random import HashRandom
 from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.environments.task_names import numbers_in
 
 FORM = "ehrlich:v,L,c,k[,q]"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _MAX_LENGTH = 2**12
-_BANNED_SHARE = 4  # every letter forbids one in four letters to follow it
+_BANNED_SHARE = 4  # one in this many letters may not follow a letter
 
 
 class Ehrlich(Task):
     """v letters, length L, c motifs of k letters, quality quantised to q levels (k unless given).
 
-    A sequence is feasible when none of its neighbouring letters is a banned transition; each letter bans ⌊v/4⌋
-    others, never itself. Motif i asks for letters a_1 … a_k at offsets 0 = s_1 < … < s_k < ⌊L/c⌋ from any start l:
+    A sequence is feasible when it contains no banned transition between neighbouring letters; each letter bans ⌊v/4⌋
+    successors, never itself. Motif i is made of letters a_1 … a_k at offsets 0 = s_1 < … < s_k < ⌊L/c⌋ from a start l:
 
         h_i(x) = max_l ⌊q·#{j : x_{l + s_j} = a_j}/k⌋/q        score(x) = Π_i h_i(x) if x is feasible, otherwise 0
 
-    so the score lies in [0, 1]. Motifs, spacings and bans are drawn from the name. All motifs together are one walk
-    without a banned transition, and a letter may always follow itself: stretched to their spacings and written one
-    after another they make `optimum`, which scores 1. Unlike in the paper every letter bans equally many, and an
+    so the score lies in [0, 1]. Motifs, spacings and bans are drawn by a hash of the name. The concatenated motifs
+    contain no banned transition, and a letter may always follow itself, so the motifs stretched to their spacings are
+    feasible: `optimum`, which scores 1. Unlike in the paper every letter bans equally many successors, and an
     infeasible sequence scores 0 rather than −∞.
 
     Attributes:
         allowed: True where the second letter may follow the first, [v, v].
         motifs: [c, k].
         spacings: offsets of a motif's letters from its first, [c, k].
-        optimum: one of the best sequences, [L].
+        optimum: one sequence that scores 1, [L].
     """
 
     mode_threshold = 0.5
@@ -46,16 +46,16 @@ class Ehrlich(Task):
         _check(self.name, num_letters, length, num_motifs, motif_length, self.levels)
         self.alphabet, self.length = Alphabet(_LETTERS[:num_letters]), length
         self.description = f"{num_motifs} spaced motifs, banned transitions, best score 1; {FORM} for others"
-        # not from the levels: all quantisations of one landscape share its motifs
-        draws = NamedDraws(f"ehrlich:{num_letters},{length},{num_motifs},{motif_length}")
+        # independent of the levels: all quantisations share the motifs
+        draws = HashRandom(f"ehrlich:{num_letters},{length},{num_motifs},{motif_length}")
         self.allowed = _transitions(num_letters, draws)
         self.motifs = _walk(self.allowed, num_motifs, motif_length, draws)
-        room = length // num_motifs
-        self.spacings = torch.stack([_spacing(room, motif_length, draws) for _ in range(num_motifs)])
-        # in each stretch of `room` letters the letter of the last offset that was passed
-        passed = (torch.arange(room).view(1, -1, 1) >= self.spacings.unsqueeze(1)).sum(dim=-1) - 1
-        stretches = self.motifs.gather(1, passed).flatten()
-        self.optimum = torch.cat([stretches, stretches[-1:].expand(length - len(stretches))])
+        width = length // num_motifs
+        self.spacings = torch.stack([_spacing(width, motif_length, draws) for _ in range(num_motifs)])
+        # each block of `width` letters repeats a motif letter until the offset of the next one
+        index = (torch.arange(width).view(1, -1, 1) >= self.spacings.unsqueeze(1)).sum(dim=-1) - 1
+        blocks = self.motifs.gather(1, index).flatten()
+        self.optimum = torch.cat([blocks, blocks[-1:].expand(length - len(blocks))])
 
     def feasible(self, tokens: Tensor) -> Tensor:
         """True where no transition is banned; [num_sequences, length] → [num_sequences]."""
@@ -75,12 +75,17 @@ class Ehrlich(Task):
 
 
 def ehrlich(parameters: str) -> Ehrlich:
-    """The task of `ehrlich:<parameters>`; v = L = 32 and c = k = 4 without any."""
+    """The task `ehrlich:<parameters>`; v = L = 32 and c = k = 4 by default.
+
+    >>> task = ehrlich("4,8,2,2")
+    >>> task.score(task.optimum.unsqueeze(0))
+    tensor([1.], dtype=torch.float64)
+    """
     return Ehrlich(*numbers_in(parameters or "32,32,4,4", f"ehrlich:{parameters}", FORM, 4, 5))
 
 
 def _check(name: str, num_letters: int, length: int, num_motifs: int, motif_length: int, levels: int) -> None:
-    """Refuse a landscape that cannot be drawn or whose motifs would not fit side by side."""
+    """Raise a ConfigError for parameters outside their range, or motifs that do not fit into the length."""
     most = num_letters - num_letters // _BANNED_SHARE
     problem = ""
     if not 2 <= num_letters <= len(_LETTERS):
@@ -97,20 +102,20 @@ def _check(name: str, num_letters: int, length: int, num_motifs: int, motif_leng
         raise ConfigError(f"task '{name}' does not exist; {problem}")
 
 
-def _transitions(num_letters: int, draws: NamedDraws) -> Tensor:
-    """Which letter may follow which; every letter itself and its successor on one random circle, so all are reached."""
-    circle = draws.permutation(num_letters)
+def _transitions(num_letters: int, draws: HashRandom) -> Tensor:
+    """Allowed transitions, [v, v]; a random cycle through all letters is allowed, so every letter can be reached."""
+    cycle = draws.permutation(num_letters)
     allowed = torch.ones(num_letters, num_letters, dtype=torch.bool)
     for place in range(num_letters):
-        letter, successor = circle[place], circle[(place + 1) % num_letters]
+        letter, successor = cycle[place], cycle[(place + 1) % num_letters]
         order = draws.permutation(num_letters)
         candidates = order[(order != letter) & (order != successor)]
         allowed[letter, candidates[: num_letters // _BANNED_SHARE]] = False
     return allowed
 
 
-def _walk(allowed: Tensor, num_motifs: int, motif_length: int, draws: NamedDraws) -> Tensor:
-    """Motifs that may follow one another, no letter twice in one motif; [c, k]."""
+def _walk(allowed: Tensor, num_motifs: int, motif_length: int, draws: HashRandom) -> Tensor:
+    """Motifs whose concatenation has no banned transition, without repeated letters in a motif; [c, k]."""
     motifs = torch.empty(num_motifs, motif_length, dtype=torch.int64)
     last = None
     for motif in motifs:
@@ -122,7 +127,7 @@ def _walk(allowed: Tensor, num_motifs: int, motif_length: int, draws: NamedDraws
     return motifs
 
 
-def _spacing(room: int, motif_length: int, draws: NamedDraws) -> Tensor:
-    """Offsets 0 = s_1 < … < s_k < room, all choices equally likely; [k]."""
-    later = 1 + draws.permutation(room - 1)[: motif_length - 1]
+def _spacing(width: int, motif_length: int, draws: HashRandom) -> Tensor:
+    """Offsets 0 = s_1 < … < s_k < width, uniformly distributed; [k]."""
+    later = 1 + draws.permutation(width - 1)[: motif_length - 1]
     return torch.cat([torch.zeros(1, dtype=torch.int64), later.sort().values])

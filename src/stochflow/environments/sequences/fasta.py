@@ -1,4 +1,4 @@
-"""Reading sequences from the files people have: FASTA, CSV, or one per line."""
+"""Reader of sequence files: FASTA, CSV, or one sequence per line."""
 
 import io
 import re
@@ -13,7 +13,15 @@ MAX_BYTES = 64 * 2**20
 
 
 def read_sequences(path: Path) -> list[str]:
-    """Upper-case sequences of a file; a CSV gives its column `sequence`, or its first one."""
+    """Sequences of a file in upper case; of a CSV its column `sequence`, or its first column.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "known.fasta"
+    ...     _ = path.write_text(">first\\nacgt\\n>second\\nGGTA\\n")
+    ...     read_sequences(path)
+    ['ACGT', 'GGTA']
+    """
     try:
         text = read_limited(path, MAX_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:

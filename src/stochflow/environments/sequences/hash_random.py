@@ -1,4 +1,4 @@
-"""Numbers drawn from a name: the same on every machine and with every version of every library."""
+"""Random numbers from a hash of a name: the same on every machine and with every version of every library."""
 
 import hashlib
 
@@ -7,18 +7,22 @@ import torch
 from torch import Tensor
 
 
-class NamedDraws:
-    """A stream of numbers that is a function of its name alone: SHAKE-256 of the name and the number of the draw."""
+class HashRandom:
+    """A stream of pseudo-random numbers: SHAKE-256 of a name and the number of the draw.
+
+    >>> HashRandom("name").integers(1000, 4)
+    tensor([904, 813, 447, 828])
+    """
 
     def __init__(self, name: str) -> None:
         self._name, self._num_draws = name, 0
 
     def integers(self, high: int, num: int) -> Tensor:
-        """Integers from 0 to high − 1, int64, [num]; their bias is below high/2^64."""
+        """Uniform integers from 0 to high − 1, int64, [num]; their bias is below high/2^64."""
         return torch.from_numpy((self._words(num) % np.uint64(high)).astype(np.int64))
 
     def permutation(self, size: int) -> Tensor:
-        """The numbers 0 … size − 1 in random order, int64, [size]."""
+        """A random permutation of 0 … size − 1, int64, [size]."""
         return torch.from_numpy(np.argsort(self._words(size), kind="stable"))
 
     def _words(self, num: int) -> np.ndarray:

@@ -1,7 +1,7 @@
-"""Measured landscapes with gaps: protein G, Shine–Dalgarno sequences and splice sites.
+"""Measured landscapes with missing sequences: protein G, Shine–Dalgarno sequences and splice sites.
 
 Scores are scaled to [0, 1] by the smallest and largest mean measurement. A file holds one row per sequence of the whole
-space in lexicographic order, and zeros for those that were not measured.
+space in lexicographic order; sequences that were not measured have zeros.
 """
 
 from collections.abc import Callable
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from stochflow.core.codes import decode
 from stochflow.environments.sequences.lookup_task import MeasuredTask, Measurements
 from stochflow.environments.sequences.packed import read_verified, unpack
 from stochflow.environments.sequences.task import Alphabet
@@ -22,7 +23,7 @@ MPSA_OFFSET = 20_000
 
 @dataclass(frozen=True)
 class Landscape:
-    """One shipped table and how it is read.
+    """A shipped table: its file, its space and its decoder.
 
     Attributes:
         decode: columns of the file, [num_columns, K^L] → measured codes [num], measurements [num, num_replicates] and
@@ -39,13 +40,17 @@ class Landscape:
 
 
 def make_landscape(name: str) -> MeasuredTask:
-    """The task of a shipped landscape."""
+    """The task of a shipped landscape: `gb1`, `dmsc` or `mpsa`.
+
+    >>> task = make_landscape("mpsa")
+    >>> task.length, task.num_measured
+    (9, 31587)
+    """
     found = LANDSCAPES[name]
     columns = unpack(read_verified(f"{name}.bin", found.sha256, "build_landscapes.py"), found.num_columns)
     codes, scores, variances = found.decode(columns)
-    powers = len(found.letters) ** np.arange(found.length - 1, -1, -1)
     measured = Measurements(
-        torch.from_numpy(codes[:, None] // powers % len(found.letters)),
+        decode(torch.from_numpy(codes), len(found.letters), found.length),
         torch.from_numpy(scores),
         None if variances is None else torch.from_numpy(variances),
     )
@@ -53,7 +58,7 @@ def make_landscape(name: str) -> MeasuredTask:
 
 
 def gb1_enrichment(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """log of (after + ½)/(before + ½), up to the wild type's, and its Poisson variance from read counts; [num] each."""
+    """Log enrichment log (after + ½)/(before + ½), without the wild type's, and its Poisson variance; [num] each."""
     return np.log((after + 0.5) / (before + 0.5)), 1.0 / (after + 0.5) + 1.0 / (before + 0.5)
 
 
@@ -71,7 +76,7 @@ def _decode_dmsc(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarra
 def _decode_mpsa(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, None]:
     codes = np.flatnonzero(columns.any(axis=0))
     found = columns[:, codes]
-    # measured once: that measurement stands for both replicates
+    # a sequence that was measured once has that value as both replicates
     both = np.where(found > 0, found, found[::-1])
     return codes, (both.T - MPSA_OFFSET) / MPSA_UNIT, None
 

@@ -1,4 +1,4 @@
-"""A task whose scores were measured: a table of sequences, whole or with gaps."""
+"""Tasks scored by look-up in a table of measurements, which may be incomplete."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from torch import Tensor
 
 from stochflow.environments.sequences.task import Alphabet, Task
 
-# only the best hundredth of what was measured may open a mode
+# quantile of the measured scores above which a design counts as a mode
 _MODE_QUANTILE = 0.99
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """What is known about some sequences of one length.
+    """Measured scores of sequences of one length.
 
     Attributes:
         tokens: distinct sequences, int64, [num, L].
-        scores: all measurements of each, finite, float64, [num, num_replicates].
-        variances: of one measurement of each sequence, float64, [num]; None where they are not known.
+        scores: replicates of each sequence, finite, float64, [num, num_replicates].
+        variances: of one measurement of each sequence, float64, [num]; None where unknown.
     """
 
     tokens: Tensor
@@ -27,7 +27,7 @@ class Measurements:
     variances: Tensor | None = None
 
     def scaled_to_unit(self) -> "Measurements":
-        """Mean scores from 0 to 1; single measurements may lie above 1, and below 0 they are cut off."""
+        """Measurements scaled so that mean scores run from 0 to 1; single replicates are clipped at 0 but not at 1."""
         means = self.scores.mean(dim=-1)
         low, width = means.min(), means.max() - means.min()
         variances = None if self.variances is None else self.variances / width**2
@@ -35,7 +35,14 @@ class Measurements:
 
 
 class MeasuredTask(Task):
-    """Look-up in a table. A sequence that is not in it scores 0: nothing speaks for it, so it has the floor reward."""
+    """Look-up in a table. A sequence that is not in the table scores 0 and has the floor reward.
+
+    >>> alphabet = Alphabet("ACGT")
+    >>> measured = Measurements(alphabet.encode(["AC", "GT"]), torch.tensor([[0.2], [0.8]], dtype=torch.float64))
+    >>> task = MeasuredTask("pairs", alphabet, measured, "two dinucleotides", "made up")
+    >>> task.score(alphabet.encode(["GT", "AA"]))
+    tensor([0.8000, 0.0000], dtype=torch.float64)
+    """
 
     def __init__(self, name: str, alphabet: Alphabet, measured: Measurements, description: str, source: str) -> None:
         self.name, self.alphabet, self.description, self.source = name, alphabet, description, source
@@ -43,7 +50,7 @@ class MeasuredTask(Task):
         keys = _keys(measured.tokens)
         order = np.argsort(keys)
         self._keys, rows = keys[order], torch.from_numpy(order)
-        # one more row, all zeros, for whatever is not in the table
+        # the last row, all zeros, is for sequences that are not in the table
         self._replicates = _with_zero_row(measured.scores[rows])
         self._scores = self._replicates.mean(dim=-1)
         self._deviations = None if measured.variances is None else _with_zero_row(measured.variances[rows].sqrt())
@@ -68,15 +75,15 @@ class MeasuredTask(Task):
         return float(self._scores.max())
 
     def _rows(self, tokens: Tensor) -> Tensor:
-        """Row of each sequence, the last one where it is missing; [num, L] → [num]."""
+        """Row of each sequence; the last row for those that are missing; [num, L] → [num]."""
         wanted = _keys(tokens)
         places = np.searchsorted(self._keys, wanted).clip(max=len(self._keys) - 1)
         return torch.from_numpy(np.where(self._keys[places] == wanted, places, len(self._keys)))
 
 
 def _keys(tokens: Tensor) -> np.ndarray:
-    """One byte string per sequence, in lexicographic order of tokens; [num, L] → [num]."""
-    # token + 1: numpy takes zero bytes at the end of a string for padding
+    """Sequences as byte strings, which sort in lexicographic order of tokens; [num, L] → [num]."""
+    # token + 1, because numpy strips zero bytes at the end of a string
     letters = np.ascontiguousarray((tokens + 1).cpu().numpy().astype(np.uint8))
     return letters.view(f"S{letters.shape[1]}").reshape(-1)
 

@@ -1,4 +1,4 @@
-"""Tables of whole numbers as small files whose content is verified."""
+"""Compressed files of integer tables, verified by their SHA-256."""
 
 import hashlib
 import lzma
@@ -13,7 +13,7 @@ _SHIFTS = (0, 8, 16)
 
 
 def pack(columns: Sequence[np.ndarray]) -> bytes:
-    """Equally long columns of numbers in [0, 2^24) as three byte planes each, compressed with xz."""
+    """Columns of integers in [0, 2^24) as three byte planes each, compressed with xz."""
     numbers = np.stack(columns).astype(np.int64)
     if numbers.min() < 0 or numbers.max() >= 2**24:
         raise ValueError("a packed number must lie in [0, 2^24); shift or scale the column")
@@ -22,13 +22,13 @@ def pack(columns: Sequence[np.ndarray]) -> bytes:
 
 
 def unpack(packed: bytes, num_columns: int) -> np.ndarray:
-    """The columns again, int64, [num_columns, rows]."""
+    """The columns of packed bytes, the inverse of `pack`; int64, [num_columns, rows]."""
     planes = np.frombuffer(lzma.decompress(packed), dtype=np.uint8).reshape(num_columns, len(_SHIFTS), -1)
     return (planes.astype(np.int64) << np.array(_SHIFTS)[:, None]).sum(axis=1)
 
 
 def read_verified(name: str, sha256: str, script: str) -> bytes:
-    """A data file of the package, or an error when it is not the one that was shipped."""
+    """Bytes of a data file of the package; a DataError if its SHA-256 differs."""
     try:
         packed = (resources.files("stochflow.environments.sequences") / "data" / name).read_bytes()
     except OSError as error:

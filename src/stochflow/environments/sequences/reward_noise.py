@@ -1,4 +1,4 @@
-"""Measurements that differ from time to time: a task whose oracle answers with noise, and its target E[R]."""
+"""Reward noise: tasks whose measurements are random, and their target E[R]."""
 
 import math
 from abc import abstractmethod
@@ -12,14 +12,14 @@ from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.task import Task
 from stochflow.environments.sequences.wrappers import WrappedTask
 
-# Gauss–Hermite rule for expectations under a normal distribution; many nodes, for the cut at zero and the floor
+# Gauss–Hermite quadrature for normal expectations; many nodes, since clipping and the floor are not smooth
 _NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(64))
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _ROWS_AT_A_TIME = 2**15
 
 
 def with_noise(task: Task, noise: str) -> Task:
-    """The task with a noisy oracle: none, replicate, gaussian (deviations of the table) or gaussian:σ."""
+    """The task with reward noise: `none`, `replicate`, `gaussian` (deviations of the table) or `gaussian:σ`."""
     kind, _, size = noise.strip().partition(":")
     if kind == "none" and not size:
         return task
@@ -41,7 +41,7 @@ def _deviation(text: str) -> float:
 
 
 class NoisyTask(WrappedTask):
-    """Another task, measured with noise. Its score is the expected measurement, its reward the expected R."""
+    """A task measured with noise. Its score is the expected measurement, its reward the expected reward."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -49,7 +49,7 @@ class NoisyTask(WrappedTask):
 
     @abstractmethod
     def possible(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Measurements that may come, [num_sequences, cases], and their probabilities, [cases]."""
+        """Possible measurements, [num_sequences, cases], and their probabilities, [cases]."""
 
     def score(self, tokens: Tensor) -> Tensor:
         return torch.cat([self._expected(rows, None) for rows in tokens.split(_ROWS_AT_A_TIME)])
@@ -58,7 +58,7 @@ class NoisyTask(WrappedTask):
         return torch.cat([self._expected(rows, reward) for rows in tokens.split(_ROWS_AT_A_TIME)])
 
     def _expected(self, tokens: Tensor, reward: Reward | None) -> Tensor:
-        """E[score], or log E[R] for a reward; [num_sequences]."""
+        """E[score] without a reward, log E[R] with one; [num_sequences]."""
         cases, weights = self.possible(tokens)
         if reward is None:
             return cases @ weights
@@ -66,7 +66,7 @@ class NoisyTask(WrappedTask):
 
 
 class ReplicateNoise(NoisyTask):
-    """Every measurement is one of the replicates, each as likely as the others."""
+    """A measurement is one of the replicates, drawn uniformly."""
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -86,12 +86,12 @@ class ReplicateNoise(NoisyTask):
 
     def _replicates(self, tokens: Tensor) -> Tensor:
         found = self._task.replicates(tokens)
-        assert found is not None  # asked once when this was made
+        assert found is not None  # checked in the constructor
         return found.double()
 
 
 class GaussianNoise(NoisyTask):
-    """Every measurement has a normal error and is cut off at zero."""
+    """A measurement is the score plus a normal error, clipped at zero."""
 
     def __init__(self, task: Task, sigma: float | None) -> None:
         super().__init__(task)
@@ -111,5 +111,5 @@ class GaussianNoise(NoisyTask):
         if self._sigma is not None:
             return torch.full((len(tokens),), self._sigma, dtype=torch.float64)
         found = self._task.deviations(tokens)
-        assert found is not None  # asked once when this was made
+        assert found is not None  # checked in the constructor
         return found.double()

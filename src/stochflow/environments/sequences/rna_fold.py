@@ -1,4 +1,4 @@
-"""Inverse folding of RNA: sequences whose molecules take a wanted shape, judged by ViennaRNA."""
+"""RNA inverse folding: sequences that fold into a target structure, scored by ViennaRNA."""
 
 from functools import lru_cache
 from types import ModuleType
@@ -22,12 +22,12 @@ _REMEMBERED = 2**18
 
 
 class RnaFold(Task):
-    """RNA of length L that should fold into a given secondary structure S*.
+    """RNA of length L with a target secondary structure S*.
 
-    score(x) = 1 − n(x, S*)/L, where n is the ensemble defect (Zadeh et al. 2011): the number of nucleotides that are
-    not paired as in S* (or not unpaired as in S*), in expectation over the Boltzmann ensemble of all structures of x
-    at 37 °C with ViennaRNA's default energies (Lorenz et al. 2011). It lies in [0, 1]: 1 means that the molecule is
-    certainly in the wanted shape. Nothing is random. A fold takes time that grows as L³, so scores are remembered.
+    score(x) = 1 − n(x, S*)/L, where n is the ensemble defect (Zadeh et al. 2011): the expected number of nucleotides
+    whose pairing differs from S*, over the Boltzmann ensemble of the structures of x at 37 °C with ViennaRNA's default
+    energies (Lorenz et al. 2011). The score lies in [0, 1] and is deterministic; 1 means that the molecule is in S*
+    with certainty. Folding takes time that grows as L³, so scores are cached.
 
     Attributes:
         target: S* in dot-bracket notation.
@@ -49,7 +49,7 @@ class RnaFold(Task):
 
 
 def rna_fold(parameters: str) -> RnaFold:
-    """The task of `rna-fold:<parameters>`, a length."""
+    """The task `rna-fold:<parameters>`, where the parameter is a length."""
     lengths = {str(length): length for length in TARGETS}
     if parameters not in lengths:
         raise ConfigError(
@@ -59,7 +59,7 @@ def rna_fold(parameters: str) -> RnaFold:
 
 
 def _agreement(library: ModuleType, sequence: str, target: str) -> float:
-    """1 − ensemble defect per nucleotide; rounding must not lead out of [0, 1]."""
+    """1 − ensemble defect per nucleotide, clipped to [0, 1] because of rounding."""
     molecule = library.fold_compound(sequence)
     molecule.pf()
     return min(max(1.0 - float(molecule.ensemble_defect(target)), 0.0), 1.0)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stochflow.core.codes import decode
 from stochflow.core.errors import DataError
 from stochflow.environments.rewards import Reward
 
@@ -19,7 +20,15 @@ MAX_SCORE = 1e300  # sums of scores stay finite
 
 @dataclass(frozen=True)
 class Alphabet:
-    """Letters in token order: token i stands for letters[i]."""
+    """Letters in token order: token i stands for letters[i].
+
+    >>> dna = Alphabet("ACGT")
+    >>> dna.encode(["GATT", "ACAT"])
+    tensor([[2, 0, 3, 3],
+            [0, 1, 0, 3]])
+    >>> dna.decode(dna.encode(["GATT", "ACAT"]))
+    ['GATT', 'ACAT']
+    """
 
     letters: str
 
@@ -28,7 +37,7 @@ class Alphabet:
 
     @property
     def labels(self) -> list[str]:
-        """What to call each token."""
+        """Name of each token, for tables and figures."""
         return list(self.letters)
 
     def encode(self, sequences: Sequence[str]) -> Tensor:
@@ -54,18 +63,32 @@ class Alphabet:
 
 
 class Task(ABC):
-    """Sequences of tokens of one length with a non-negative score.
+    """A design problem: sequences of one length over an alphabet, with a non-negative score.
+
+    A subclass sets the attributes without a default and implements `score`; all else has defaults.
+
+    >>> class CountA(Task):
+    ...     name, alphabet, length = "count-a", Alphabet("ACGT"), 3
+    ...     mode_threshold, description = 0.9, "share of A in DNA 3-mers"
+    ...
+    ...     def score(self, tokens: Tensor) -> Tensor:
+    ...         return (tokens == 0).double().mean(dim=-1)
+    >>> task = CountA()
+    >>> task.size, task.enumerable
+    (64, True)
+    >>> task.score(task.alphabet.encode(["AAA", "CAT"]))
+    tensor([1.0000, 0.3333], dtype=torch.float64)
 
     Attributes:
-        name: what the command line calls it.
+        name: identifier on the command line.
         alphabet: letters in token order.
         length: L, the number of construction steps.
-        mode_threshold: only designs that score above it open a mode.
+        mode_threshold: a design must score above it to count as a mode.
         description: one sentence for `stochflow tasks`.
-        source: where the scores come from.
-        num_measured: sequences with a measured score; None where scores are computed.
-        noisy: True when scoring a sequence again may give another score.
-        padding: the token after the last letter of a row of `designs`; None where all have one length.
+        source: reference of the scores.
+        num_measured: number of sequences with a measured score; None for computed scores.
+        noisy: True when repeated measurements of a sequence differ.
+        padding: token that fills rows of `designs` after the last letter; None for designs of one length.
     """
 
     name: str
@@ -80,10 +103,10 @@ class Task(ABC):
 
     @abstractmethod
     def score(self, tokens: Tensor) -> Tensor:
-        """Scores of complete sequences; [num_sequences, length] → [num_sequences]. Expected scores where noisy."""
+        """Scores of complete sequences, expected scores of a noisy task; [num_sequences, length] → [num_sequences]."""
 
     def measure(self, tokens: Tensor, generator: torch.Generator) -> Tensor:
-        """What the oracle answers, one measurement per row; [num_sequences, length] → [num_sequences]."""
+        """One measurement of each sequence, with its noise; [num_sequences, length] → [num_sequences]."""
         return self.score(tokens)
 
     def log_reward(self, tokens: Tensor, scores: Tensor, reward: Reward) -> Tensor:
@@ -91,19 +114,19 @@ class Task(ABC):
         return reward.log_reward(scores)
 
     def replicates(self, tokens: Tensor) -> Tensor | None:
-        """Every measurement of each sequence, [num_sequences, num_replicates]; None where there is one at most."""
+        """All replicates of each sequence, [num_sequences, num_replicates]; None for a task without replicates."""
         return None
 
     def deviations(self, tokens: Tensor) -> Tensor | None:
-        """Standard deviation of a measurement of each sequence, [num_sequences]; None where it is not known."""
+        """Standard deviation of one measurement of each sequence, [num_sequences]; None where it is unknown."""
         return None
 
     def known(self, tokens: Tensor) -> Tensor:
-        """True where `score` costs nothing any more, [num_sequences]; everywhere unless scores are paid for."""
+        """True where the score is available without an oracle call, [num_sequences]; everywhere by default."""
         return torch.ones(len(tokens), dtype=torch.bool)
 
     def free(self, tokens: Tensor) -> Tensor:
-        """True where a score does not count as an oracle call of this run, [num_sequences]; nowhere by default."""
+        """True where a score does not count towards this run's oracle calls, [num_sequences]; nowhere by default."""
         return torch.zeros(len(tokens), dtype=torch.bool)
 
     def feasible(self, tokens: Tensor) -> Tensor | None:
@@ -111,21 +134,21 @@ class Task(ABC):
         return None
 
     def designs(self, tokens: Tensor) -> Tensor:
-        """The letters that sequences of tokens stand for: themselves, unless lengths vary; one row per sequence."""
+        """The letters of each design, one row per sequence; the tokens themselves unless lengths vary."""
         return tokens
 
     def modes_reached(self, tokens: Tensor) -> Tensor | None:
-        """True for each of the task's own modes that a sequence reaches, [num_modes]; None where none are known."""
+        """True for each known mode of the task that a sequence reaches, [num_modes]; None where none are known."""
         return None
 
     def check(self) -> None:  # noqa: B027  # most tasks have nothing to do here
-        """Refuse what would fail at the first score, before a run is made; most tasks have nothing to fear."""
+        """Raise an error if scoring would fail, before a run is created; by default nothing is checked."""
 
     def open(self, directory: Path) -> None:  # noqa: B027  # most tasks have nothing to do here
-        """Find what a run directory has paid for; most tasks keep nothing there."""
+        """Open the scores that a run directory keeps; by default there are none."""
 
     def close(self) -> None:  # noqa: B027  # most tasks have nothing to do here
-        """Let go of processes and files; the next score takes them up again."""
+        """Release processes and files; the next call of `score` opens them again."""
 
     @property
     def num_tokens(self) -> int:
@@ -133,32 +156,30 @@ class Task(ABC):
 
     @property
     def num_letters(self) -> int:
-        """Tokens that are letters: all of them, unless lengths vary."""
+        """Number of tokens that are letters; all of them unless lengths vary."""
         return self.num_tokens
 
     @property
     def num_designs(self) -> int:
-        """How many designs there are to find."""
+        """Number of different designs."""
         return self.size
 
     @property
     def size(self) -> int:
-        """K^L, the number of sequences there are."""
+        """K^L, the number of token sequences."""
         return self.num_tokens**self.length
 
     @property
     def enumerable(self) -> bool:
-        """True when all sequences fit into one table, so that truth can be computed."""
+        """True when all sequences fit into one table, so that exact distributions can be computed."""
         return self.size <= MAX_ENUMERABLE
 
     @cached_property
     def all_sequences(self) -> Tensor:
         """Every sequence in lexicographic order, [K^L, L]."""
-        codes = torch.arange(self.size).unsqueeze(-1)
-        powers = self.num_tokens ** torch.arange(self.length - 1, -1, -1)
-        return codes // powers % self.num_tokens
+        return decode(torch.arange(self.size), self.num_tokens, self.length)
 
     @cached_property
     def all_scores(self) -> Tensor:
-        """Score of every sequence in lexicographic order, float64, [K^L]. For judging only, never for training."""
+        """Score of every sequence in lexicographic order, float64, [K^L]. For evaluation only, never for training."""
         return self.score(self.all_sequences).double()

@@ -1,4 +1,4 @@
-"""Tables of a user's own: sequences and scores from a CSV or TSV file, checked before anything is learned from them."""
+"""User tables: sequences and scores from a CSV or TSV file, validated when they are read."""
 
 import csv
 import hashlib
@@ -26,8 +26,8 @@ SEQUENCE, SCORE, VARIANCE = "sequence", "score", "variance"
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Names of the columns that count."""
+class TableColumns:
+    """Names of the columns that are read."""
 
     sequence: str = SEQUENCE
     scores: tuple[str, ...] = (SCORE,)
@@ -40,13 +40,13 @@ class Columns:
 
 @dataclass(frozen=True)
 class Table:
-    """What a table says, in the order of its rows; usable as it is.
+    """A validated table, in the order of its rows.
 
     Attributes:
-        sequences: distinct, and of one length unless others were asked for.
-        scores: measurements, finite, [num, num_replicates].
+        sequences: distinct; of one length unless the table was read with `variable`.
+        scores: replicates, finite, [num, num_replicates].
         variances: not negative, [num]; None without such a column.
-        letters: of the alphabet.
+        letters: the alphabet.
     """
 
     sequences: tuple[str, ...]
@@ -55,15 +55,15 @@ class Table:
     letters: str
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> TableColumns:
         """Names of the columns in `text`."""
         num = self.scores.shape[1]
         scores = (SCORE,) if num == 1 else tuple(f"{SCORE}_{number}" for number in range(1, num + 1))
-        return Columns(SEQUENCE, scores, None if self.variances is None else VARIANCE)
+        return TableColumns(SEQUENCE, scores, None if self.variances is None else VARIANCE)
 
     @cached_property
     def text(self) -> str:
-        """The same table as CSV with nothing but what counts; floats as exact as they were read."""
+        """The table as CSV, reduced to the columns that were read; floats are written exactly."""
         frame = pd.DataFrame({SEQUENCE: self.sequences})
         for name, values in zip(self.columns.scores, self.scores.T, strict=True):
             frame[name] = values
@@ -77,15 +77,16 @@ class Table:
 
     @cached_property
     def lengths(self) -> tuple[int, int]:
-        """Letters of the shortest sequence and of the longest."""
+        """Shortest and longest length of a sequence."""
         lengths = [len(sequence) for sequence in self.sequences]
         return min(lengths), max(lengths)
 
     def task(self, name: str, scale: str, source: str, alphabet: Alphabet | None = None) -> MeasuredTask:
-        """The task of this table, its scores as they are ("none") or scaled to [0, 1] ("unit").
+        """The task of this table.
 
         Args:
-            alphabet: how sequences become tokens; by default letter by letter, which needs one length.
+            scale: "none" for the scores as they are, "unit" for scores scaled to [0, 1].
+            alphabet: encoding of sequences as tokens; by default one token per letter, which needs equal lengths.
         """
         alphabet = Alphabet(self.letters) if alphabet is None else alphabet
         variances = None if self.variances is None else torch.from_numpy(self.variances)
@@ -111,11 +112,20 @@ class Table:
             raise DataError(f"no score of {name} is above 0, so there is nothing to prefer; check the score column")
 
 
-def read_table(path: Path, columns: Columns, alphabet: str, variable: bool = False) -> Table:
-    """A table of a user's own, or one sentence that says what is wrong with it.
+def read_user_table(path: Path, columns: TableColumns, alphabet: str, variable: bool = False) -> Table:
+    """Read and validate a table; a DataError says what is wrong with it.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "scores.csv"
+    ...     _ = path.write_text("seq,score\\nACGT,0.81\\nACGA,0.12\\n")
+    ...     table = read_user_table(path, TableColumns(sequence="seq"), alphabet="auto")
+    >>> table.letters, table.sequences
+    ('ACGT', ('ACGT', 'ACGA'))
 
     Args:
-        variable: let sequences differ in length.
+        alphabet: `dna`, `rna`, `protein`, the letters themselves, or `auto` for the first of the three that fits.
+        variable: allow sequences of different lengths.
     """
     frame = _read(path, columns)
     sequences = [text.strip() for text in frame[columns.sequence]]
@@ -131,8 +141,8 @@ def read_table(path: Path, columns: Columns, alphabet: str, variable: bool = Fal
     return Table(tuple(sequences), scores, variances, letters)
 
 
-def _read(path: Path, columns: Columns) -> pd.DataFrame:
-    """Only the columns that count, as text, at least two rows and not too many."""
+def _read(path: Path, columns: TableColumns) -> pd.DataFrame:
+    """The columns that are read, as text; a DataError for fewer than two rows or too many."""
     if len(set(columns.names)) < len(columns.names):
         raise ConfigError(f"the columns {', '.join(columns.names)} of {path} must differ; name each of them once")
     _check_file(path)
@@ -145,7 +155,7 @@ def _read(path: Path, columns: Columns) -> pd.DataFrame:
                 f"{path} has no column '{missing[0]}', only {_shown(header)}; "
                 "name yours with --sequence-column and --score-column"
             )
-        written = _csv(path, 1, header=None).iloc[0].tolist()  # as it stands there: pandas renames what comes twice
+        written = _csv(path, 1, header=None).iloc[0].tolist()  # the header as written: pandas renames duplicate columns
         twice = [name for name in columns.names if written.count(name) > 1]
         if twice:
             raise DataError(f"{path} has several columns '{_plain(twice[0])}'; rename all but one of them")
@@ -168,10 +178,10 @@ def _read(path: Path, columns: Columns) -> pd.DataFrame:
 def _csv(path: Path, num_rows: int, header: int | None = 0) -> pd.DataFrame:
     """The first rows as text; a line with more fields than the header is an error.
 
-    Never decompressed: a file is as large as it looks.
+    Files are never decompressed, so that their size on disk bounds what is read.
     """
     with warnings.catch_warnings():
-        # a decimal comma makes two fields of a number: better no table than one that is cut off
+        # a decimal comma splits a number into two fields, which pandas would only warn of
         warnings.simplefilter("error", pd.errors.ParserWarning)
         return pd.read_csv(
             path,
@@ -210,7 +220,7 @@ def _check_file(path: Path) -> None:
 
 
 def _letters(alphabet: str, sequences: Sequence[str], path: Path) -> str:
-    """Letters of a named alphabet, of the first that has all letters of the table, or those given."""
+    """Letters of the given alphabet; for `auto` of the first named alphabet that has all letters of the table."""
     if alphabet != "auto":
         return named_alphabet(alphabet).letters
     used = set("".join(sequences))
@@ -268,7 +278,7 @@ def _numbers(frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
 
 
 def _number(text: str) -> float:
-    """The nearest float64, or NaN; pandas rounds by itself, and what it wrote must be read again as it was."""
+    """The nearest float64, or NaN; pandas' own parser rounds, so that written floats would not be read back exactly."""
     try:
         return math.nan if "_" in text else float(text)
     except ValueError:
@@ -276,7 +286,7 @@ def _number(text: str) -> float:
 
 
 def _shown(names: Sequence[object], most: int = 8) -> str:
-    """A few names, printable, for an error message."""
+    """The first names, made printable, for an error message."""
     listed = ", ".join(_plain(name) for name in names[:most])
     return listed if len(names) <= most else f"{listed}, …"
 

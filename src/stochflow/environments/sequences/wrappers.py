@@ -1,4 +1,4 @@
-"""A task around another: the same world, unless a subclass says otherwise."""
+"""Base class of tasks that wrap another task and change part of its behaviour."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from stochflow.environments.sequences.task import Task
 
 
 class WrappedTask(Task):
-    """Passes every question on to the task inside."""
+    """A task that forwards every method to the wrapped task."""
 
     def __init__(self, task: Task) -> None:
         self._task = task

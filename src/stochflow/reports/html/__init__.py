@@ -1,4 +1,4 @@
-"""The shell of a page: markup helpers, the template, and the plotly bundle inside.
+"""HTML pages: markup helpers, the template, and the plotly bundle.
 
-It knows nothing of runs, so that forecasts use it too.
+Nothing here depends on runs, so that forecasts use it too.
 """

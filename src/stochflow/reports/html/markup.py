@@ -1,4 +1,4 @@
-"""Pieces of HTML. Every text is escaped here and nowhere else."""
+"""HTML elements. Text is escaped here and nowhere else."""
 
 import html
 from collections.abc import Iterable, Sequence
@@ -11,17 +11,17 @@ from stochflow.reports.html.page import script_json
 
 @dataclass
 class Charts:
-    """Figures of a page, numbered as they are placed; the script draws them into the places.
+    """Figures of a page, numbered in the order of their placeholders, into which the script draws them.
 
     Attributes:
-        size: letters of JSON that they take.
+        size: characters of JSON of all figures.
     """
 
     figures: list[dict[str, Any]] = field(default_factory=list)
     size: int = 0
 
     def place(self, figure: Figure) -> str:
-        """The figure's words and an empty place for its chart."""
+        """Caption of a figure and the placeholder of its chart."""
         chart = {"traces": figure.traces, "layout": figure.layout}
         self.figures.append(chart)
         self.size += len(script_json(chart))
@@ -33,13 +33,13 @@ class Charts:
         )
 
     def row(self, figures: Iterable[Figure], three: bool = False) -> str:
-        """Figures side by side where there is room."""
+        """Figures side by side on wide screens."""
         return f'<div class="grid{" three" if three else ""}">{"".join(self.place(figure) for figure in figures)}</div>'
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: its heading, and how its cells are shown. Text columns hold strings, others numbers."""
+    """Heading and format of a table column. Text columns hold strings, others numbers."""
 
     heading: str
     is_text: bool = False
@@ -48,7 +48,7 @@ class Column:
 
 
 def table(columns: Sequence[Column], rows: Iterable[Sequence[Any]], sorted_by: int, label: str) -> str:
-    """A table that sorts by a click on a heading, sorted downwards by one column to begin with."""
+    """A table sortable by its headings, initially in descending order of one column."""
     heads = "".join(
         f'<th scope="col"{_classes(column)}{_sorting(number == sorted_by)}>'
         f'<button type="button">{html.escape(column.heading)}</button></th>'
@@ -65,27 +65,27 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Any]], sorted_by: i
 
 
 def select(label: str, switch: str, options: Sequence[str]) -> str:
-    """A list to choose from, seen when there is a choice; the parts of the same `switch` follow it."""
+    """A drop-down list, hidden if it has one option; it controls the parts of the same `switch`."""
     listed = "".join(f'<option value="{number}">{html.escape(text)}</option>' for number, text in enumerate(options))
     hidden = " hidden" if len(options) < 2 else ""
     return f'<label{hidden}>{html.escape(label)} <select data-switch="{html.escape(switch)}">{listed}</select></label>'
 
 
 def part(switch: str, choice: str, content: str) -> str:
-    """What is seen while the selects of a switch say `choice`; the first choice of each is open."""
+    """Content that is visible while the drop-down lists of a switch have the values `choice`; initially all zero."""
     is_open = set(choice) <= set("0-")
     hidden = "" if is_open else " hidden"
     return f'<div data-part="{html.escape(switch)}" data-choice="{html.escape(choice)}"{hidden}>{content}</div>'
 
 
 def tile(title: str, value: str, unit: str, meaning: str) -> str:
-    """One figure in large type, with one sentence of what it means."""
+    """A headline figure with its definition."""
     shown = html.escape(value) + (f" <small>{html.escape(unit)}</small>" if unit else "")
     return f'<div class="tile"><h3>{html.escape(title)}</h3><b>{shown}</b><p>{html.escape(meaning)}</p></div>'
 
 
 def notes(sentences: Sequence[str]) -> str:
-    """What is missing, or nothing."""
+    """List of problems; empty without any."""
     if not sentences:
         return ""
     listed = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in sentences)
@@ -105,12 +105,16 @@ def code(text: str) -> str:
 
 
 def folded(summary: str, content: str) -> str:
-    """Content behind a line that opens it."""
+    """Content that a click on its summary unfolds."""
     return f"<details><summary>{html.escape(summary)}</summary>{content}</details>"
 
 
 def shown(value: float | None, digits: int = 3) -> str:
-    """A number with so many significant digits, trailing zeros kept; a dash where there is none."""
+    """A number with a given number of significant digits, trailing zeros included; a dash for None.
+
+    >>> shown(0.25), shown(None)
+    ('0.250', '–')
+    """
     return "–" if value is None else f"{value:#.{digits}g}".removesuffix(".")
 
 

@@ -1,4 +1,4 @@
-"""One HTML file from its parts: title, style, body, data and script, with plotly.js inside."""
+"""Self-contained HTML file from title, style, body, data and script, with plotly.js inline."""
 
 import html
 import importlib
@@ -17,19 +17,19 @@ _VERSIONS = ("stochflow", "torch", "numpy", "pandas", "plotly")
 
 
 def assemble(title: str, *, style: str, body: str, data: Any, script: str, plotly: str) -> str:
-    """The whole page. `title` is text; `style`, `body` and `script` are trusted markup; `data` is for the script."""
+    """The page as text. `title` is escaped; `style`, `body` and `script` are trusted; `data` becomes JSON."""
     return Template(SHELL).substitute(
         title=html.escape(title), style=style, body=body, data=script_json(data), script=script, plotly=plotly
     )
 
 
 def script_json(value: Any) -> str:
-    """JSON that may stand inside a script element: only "<" could end it early."""
+    """JSON that is safe inside a script element, with "<" escaped."""
     return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def plotly_js(what: str) -> str:
-    """The source of plotly.js from the installed package; `what` names the page that needs it."""
+    """Source of plotly.js from the installed package; `what` names the page in the error message."""
     try:
         return str(importlib.import_module("plotly.offline").get_plotlyjs())
     except ImportError:
@@ -37,7 +37,7 @@ def plotly_js(what: str) -> str:
 
 
 def write_page(path: Path, page: str) -> None:
-    """Write the page whole or not at all."""
+    """Write the page atomically; a DataError if that fails."""
     try:
         write_atomically(path, page)
     except OSError as error:
@@ -47,7 +47,7 @@ def write_page(path: Path, page: str) -> None:
 
 
 def versions() -> str:
-    """Python and the packages that matter, with their versions."""
+    """Versions of Python and of the main packages as text."""
     found = [f"Python {platform.python_version()}"]
     for name in _VERSIONS:
         try:

@@ -1,6 +1,6 @@
-"""The frame of every page: policy, colours for light and dark, and the script that dresses figures in them."""
+"""Template of every page: content security policy, colours for light and dark mode, and the plotting script."""
 
-# names after a dollar sign are filled in by page.py; the policy in the head forbids every request
+# page.py substitutes the names after a dollar sign; the policy in the head forbids every request
 SHELL = """<!doctype html>
 <html lang="en">
 <head>

@@ -1,6 +1,6 @@
-"""The style and the script of a report, within the frame that every page shares."""
+"""Style and script of a report, beside those that every page shares."""
 
-# after Okabe and Ito: told apart with every kind of colour vision, lighter in the dark
+# after Okabe and Ito, distinguishable with every kind of colour vision; lighter in dark mode
 STYLE = """:root { --s1: #0072b2; --s2: #d55e00; --s3: #008562; --s4: #b3528b; --s5: #a87400; --s6: #3f8fc4;
   --s7: #6b5bb5; --heat0: #f5f7f9; --heat1: #6ba9d6; --heat2: #07518a; --cold: #2166ac; --hot: #d55e00;
   --warn: #8a5300; }

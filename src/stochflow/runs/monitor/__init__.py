@@ -1,4 +1,5 @@
-"""Watching a run: alarms while it trains, and the doctor's diagnosis from its files.
+"""Monitoring of a run: its history from its records, the alarms during training, and the diagnosis afterwards.
 
-Every finding says what was seen, what it means and what to do.
+`history` is what the rules read, `alarms` and `checks` are the rules, `findings` what they return; `watcher` warns
+during training, `diagnosis` serves `stochflow doctor`, and `throughput` is for the progress line.
 """

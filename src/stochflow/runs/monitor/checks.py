@@ -1,4 +1,4 @@
-"""What can be wrong with a run beside its alarms. docs/doctor.md states the rules and their thresholds."""
+"""Checks of a run from its files, beside the alarms; docs/doctor.md has the rules and their thresholds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from stochflow.config.schema import Config
 from stochflow.evaluation.summary import Summary
 from stochflow.runs.monitor.alarms import SMALL_REGRET, of_zeros, without_entropy_terms
 from stochflow.runs.monitor.findings import Finding
-from stochflow.runs.monitor.history import Course
+from stochflow.runs.monitor.history import History
 
 INFEASIBLE_TV, INFEASIBLE_KL = 0.2, 0.1
 DYNAMICS_NATS = 0.1
@@ -20,7 +20,7 @@ _LAST = 0.2
 
 @dataclass(frozen=True)
 class Case:
-    """One run, as far as its files can be read.
+    """Data of one run that the checks read.
 
     Attributes:
         summary: None for a run that has not ended.
@@ -29,7 +29,7 @@ class Case:
 
     config: Config
     summary: Summary | None
-    course: Course
+    history: History
     zero_share: float | None = None
 
 
@@ -41,7 +41,7 @@ def _unfinished(case: Case) -> Finding | None:
     return Finding(
         "unfinished",
         "bad",
-        f"training stands at {case.course.share:.0%} of its budget after {case.course.num_steps} steps",
+        f"training stands at {case.history.share:.0%} of its budget after {case.history.num_steps} steps",
         f"the run {how}, and the learning rate has not come down to zero{costs}",
         "finish it with `stochflow train --resume --out RUN`",
     )
@@ -63,11 +63,11 @@ def _worse(case: Case) -> Finding | None:
 
 def _budget(case: Case) -> Finding | None:
     _, regret = _regrets(case)
-    # judged seldom, a run may have none from a fifth before its end; over a longer way every regret falls
-    longest, shortest = case.course.share - 2.0 * _LAST, case.course.share - _LAST
-    past = [judged for judged in case.course.judged if longest <= judged.share <= shortest]
+    # the newest evaluation that is a fifth to two fifths older than the end: any regret falls over a longer time
+    longest, shortest = case.history.share - 2.0 * _LAST, case.history.share - _LAST
+    past = [point for point in case.history.evaluations if longest <= point.share <= shortest]
     before = past[-1].regret if past else None
-    if regret is None or before is None or regret < SMALL_REGRET or case.course.share < 1.0:
+    if regret is None or before is None or regret < SMALL_REGRET or case.history.share < 1.0:
         return None
     if before - regret < STILL_FALLING * regret:
         return None
@@ -75,7 +75,7 @@ def _budget(case: Case) -> Finding | None:
         "budget",
         "note",
         f"the regret fell from {before:.3g} to {regret:.3g} nats in the last "
-        f"{case.course.share - past[-1].share:.0%} of the budget",
+        f"{case.history.share - past[-1].share:.0%} of the budget",
         "it was still falling when the budget ended",
         _longer(case),
     )
@@ -199,9 +199,9 @@ def _regrets(case: Case) -> tuple[float | None, float | None]:
     """Before training and now; unknown where the policy is a list of designs, or is not trained."""
     if not case.config.objective.record.trains_policy:
         return None, None
-    known = [judged.regret for judged in case.course.judged if judged.regret is not None]
+    known = [point.regret for point in case.history.evaluations if point.regret is not None]
     latest = known[-1] if known else None
-    return case.course.start_regret, latest if case.summary is None else case.summary.regret
+    return case.history.start_regret, latest if case.summary is None else case.summary.regret
 
 
 def _longer(case: Case) -> str:
@@ -210,7 +210,7 @@ def _longer(case: Case) -> str:
 
 
 Rule = Callable[[Case], Finding | None]
-# an alarm that stands says more than these
+# consequences of an alarm, left out while one holds
 OVERSHADOWED: tuple[Rule, ...] = (_worse, _log_z, _far, _budget)
 RULES: tuple[Rule, ...] = (
     _unfinished,

@@ -1,4 +1,4 @@
-"""What is said of a run: seen, meant, to be done."""
+"""Findings about a run: observation, interpretation and remedy."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,13 +9,13 @@ _RANKS: dict[str, int] = {"bad": 0, "note": 1}
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it should be.
+    """One problem of a run.
 
     Attributes:
-        kind: its name, for programs.
-        severity: `bad` for what spoils a run, `note` for what should be known about one that may be good.
-        seen: the figures.
-        means: what they say.
+        kind: identifier, such as `stalled`.
+        severity: `bad` if the run should not be used as it is, `note` for information about a run that may be good.
+        seen: the observed figures.
+        means: their interpretation.
         remedy: what to do, with the option that does it.
     """
 
@@ -30,5 +30,5 @@ class Finding:
 
 
 def worst_first(findings: list[Finding]) -> list[Finding]:
-    """What is bad before what is only worth knowing; otherwise in the order given."""
+    """Findings sorted by severity, `bad` before `note`; otherwise in the order given."""
     return sorted(findings, key=lambda finding: _RANKS[finding.severity])

@@ -1,4 +1,4 @@
-"""The course of a run, from its records, in a size that does not grow with the number of steps."""
+"""Statistics of a training run, updated record by record, in memory that does not grow with the number of steps."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,21 +9,22 @@ import pandas as pd
 
 from stochflow.config.schema import BudgetConfig, Config
 
-NUM_STRETCHES = 100
+NUM_WINDOWS = 100
 NUM_FIRST = 3
-_STRETCHES_PER_LOOK = 5
+_WINDOWS_PER_CHECK = 5
 _COUNTABLE = 1e300
-Record = Mapping[str, Any]
+StepRecord = Mapping[str, Any]  # one line of metrics.jsonl
 
 
 @dataclass
-class Stretch:
-    """What the steps of one hundredth of the budget had in common.
+class Window:
+    """Sums over the training steps in one hundredth of the budget.
 
     Attributes:
-        num, num_losses: steps, and those with a loss.
-        score, change: sums of the mean score of each batch, and of the square of its change from step to step.
-        loss, largest: sum of the losses, and the largest in size.
+        num, num_losses: steps, and steps that have a loss.
+        score: sum of the mean scores of the batches.
+        change: sum of the squared differences between the mean scores of consecutive batches.
+        loss, largest: sum of the losses, and the largest absolute loss.
     """
 
     num: int = 0
@@ -35,8 +36,14 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What was known of the policy after a share of the budget; None where it cannot be computed."""
+class PolicyEvaluation:
+    """One evaluation of the policy during training; None for what cannot be computed.
+
+    Attributes:
+        share: of the budget that was spent.
+        regret, entropy_gap: exact, for enumerable tasks.
+        spread: share of positions in which two intended designs of a batch differ, for other tasks.
+    """
 
     share: float
     regret: float | None
@@ -44,16 +51,16 @@ class Judgement:
     spread: float | None
 
 
-class Course:
-    """Everything that the alarms look at.
+class History:
+    """Statistics of a run from which the alarms are computed.
 
     Attributes:
-        share: of the budget that is spent.
-        num_steps, num_losses: steps so far, and those with a loss.
+        share: share of the budget that is spent.
+        num_steps, num_losses: steps so far, and steps that have a loss.
         start_regret: regret of the untrained policy, if known.
-        first_scores: mean scores of the first batches, which chance has made.
-        stretches: hundredths of the budget, as far as there were steps in them.
-        judged: in order.
+        first_scores: mean scores of the first batches, drawn by the untrained policy.
+        windows: statistics per hundredth of the budget, by its number; only of those that had a step.
+        evaluations: of the policy, in order.
     """
 
     def __init__(self, config: Config) -> None:
@@ -64,92 +71,88 @@ class Course:
         self.first_scores: list[float] = []
         self._last_score = 0.0
         self._num_zero = 0
-        self._looks = -1
-        self.stretches: dict[int, Stretch] = {}
-        self.judged: list[Judgement] = []
+        self._last_check = -1
+        self.windows: dict[int, Window] = {}
+        self.evaluations: list[PolicyEvaluation] = []
 
-    def add(self, record: Record, share: float) -> bool:
-        """Take a step's record in; True when it is worth looking for alarms again."""
-        number = min(int(share * NUM_STRETCHES), NUM_STRETCHES - 1)
-        due, self._looks = number // _STRETCHES_PER_LOOK != self._looks, number // _STRETCHES_PER_LOOK
-        stretch = self.stretches.setdefault(number, Stretch())
+    def add(self, record: StepRecord, share: float) -> bool:
+        """Add the record of a step; returns True when the alarms should be checked again."""
+        number = min(int(share * NUM_WINDOWS), NUM_WINDOWS - 1)
+        due, self._last_check = number // _WINDOWS_PER_CHECK != self._last_check, number // _WINDOWS_PER_CHECK
+        window = self.windows.setdefault(number, Window())
         self.share = share
-        self._count(stretch, record)
+        self._count(window, record)
         start = _number(record, "start_regret")
         if start is not None:
             self.start_regret = start
         regret, spread = _number(record, "regret"), _number(record, "intended_spread")
         if regret is None and spread is None:
             return due
-        self.judged.append(Judgement(share, regret, _number(record, "entropy_gap"), spread))
+        self.evaluations.append(PolicyEvaluation(share, regret, _number(record, "entropy_gap"), spread))
         return True
 
-    def _count(self, stretch: Stretch, record: Record) -> None:
-        stretch.num += 1
+    def _count(self, window: Window, record: StepRecord) -> None:
+        window.num += 1
         self.num_steps += 1
         score = _number(record, "batch_score") or 0.0
-        stretch.score += score
+        window.score += score
         change = score - self._last_score if self.first_scores else 0.0
-        stretch.change += change * change  # a power would be an error where a product is only infinite
+        window.change += change * change  # not `** 2`, which raises where the product overflows to infinity
         self._last_score = score
         self._num_zero += score == 0.0
         if len(self.first_scores) < NUM_FIRST:
             self.first_scores.append(score)
         loss = _number(record, "loss")
         if loss is not None:
-            stretch.num_losses += 1
+            window.num_losses += 1
             self.num_losses += 1
-            stretch.loss += loss
-            stretch.largest = max(stretch.largest, abs(loss))
+            window.loss += loss
+            window.largest = max(window.largest, abs(loss))
 
     def largest_loss(self, since: float) -> float:
-        """The largest of any step from a share of the budget on, in size."""
-        return max((stretch.largest for stretch in self._between(since, 1.0)), default=0.0)
+        """The largest absolute loss of the steps after a share of the budget."""
+        return max((window.largest for window in self._between(since, 1.0)), default=0.0)
 
     def mean_loss(self, low: float, high: float) -> float | None:
         """Mean loss of the steps between two shares of the budget; None without any."""
         found = self._between(low, high)
-        num = sum(stretch.num_losses for stretch in found)
-        return sum(stretch.loss for stretch in found) / num if num else None
+        num = sum(window.num_losses for window in found)
+        return sum(window.loss for window in found) / num if num else None
 
     def scores(self, low: float, high: float) -> tuple[float, float, int]:
-        """Mean score of the batches between two shares, its variance by chance, and how many there are.
+        """Mean and variance of the batch scores between two shares of the budget, and the number of batches.
 
-        The variance is half the mean square of a change from step to step, so that a trend is not taken for chance.
+        The variance is half the mean squared difference of consecutive batches, so that a trend does not enter it.
         """
         found = self._between(low, high)
-        num = sum(stretch.num for stretch in found)
-        mean = sum(stretch.score for stretch in found) / max(num, 1)
-        return mean, sum(stretch.change for stretch in found) / (2.0 * max(num, 1)), num
+        num = sum(window.num for window in found)
+        mean = sum(window.score for window in found) / max(num, 1)
+        return mean, sum(window.change for window in found) / (2.0 * max(num, 1)), num
 
     @property
     def zero_share(self) -> float:
         """Share of the steps whose whole batch scored zero."""
         return self._num_zero / max(self.num_steps, 1)
 
-    def _between(self, low: float, high: float) -> list[Stretch]:
-        return [
-            stretch
-            for number, stretch in self.stretches.items()
-            if low * NUM_STRETCHES <= number < high * NUM_STRETCHES
-        ]
+    def _between(self, low: float, high: float) -> list[Window]:
+        return [window for number, window in self.windows.items() if low * NUM_WINDOWS <= number < high * NUM_WINDOWS]
 
 
-def records_of(frame: pd.DataFrame) -> Iterator[Record]:
-    """The rows of a table of metrics."""
+def records_of(frame: pd.DataFrame) -> Iterator[StepRecord]:
+    """The rows of a table of metrics as records."""
     names = [str(name) for name in frame.columns]
     return (dict(zip(names, row, strict=True)) for row in frame.itertuples(index=False, name=None))
 
 
-def course_of(config: Config, records: Iterable[Record]) -> Course:
-    """The course that records of a run describe."""
-    course = Course(config)
+def history_of(config: Config, records: Iterable[StepRecord]) -> History:
+    """The history of a run from all its records, in order."""
+    history = History(config)
     for record in records:
-        course.add(record, share_spent(config.budget, record))
-    return course
+        history.add(record, share_spent(config.budget, record))
+    return history
 
 
-def share_spent(budget: BudgetConfig, record: Record) -> float:
+def share_spent(budget: BudgetConfig, record: StepRecord) -> float:
     """Share of the budget that was spent after a step, in [0, 1]."""
     if budget.trajectories is not None:
         spent, limit = _number(record, "trajectories"), float(budget.trajectories)
@@ -162,8 +165,8 @@ def share_spent(budget: BudgetConfig, record: Record) -> float:
     return min(max((spent or 0.0) / limit, 0.0), 1.0)
 
 
-def _number(record: Record, name: str) -> float | None:
-    """A finite number of a record, or None: files may hold anything."""
+def _number(record: StepRecord, name: str) -> float | None:
+    """A finite number of a record, or None; a damaged file may hold any type."""
     value = record.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -1,4 +1,4 @@
-"""How far, how fast and how large a process is."""
+"""Progress of a process: elapsed and remaining time, throughput, resident memory."""
 
 import os
 import sys
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 _STATM = Path("/proc/self/statm")
-_WINDOW = 60.0  # seconds that a rate is taken over
+_WINDOW = 60.0  # seconds over which the throughput is averaged
 _TICK = 1.0
 
 
-class Pace:
-    """Time spent, and the rates of the last minute."""
+class Throughput:
+    """Elapsed time, and throughput averaged over the last minute."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -24,7 +24,7 @@ class Pace:
         self._marks: deque[tuple[float, float, float]] = deque()
 
     def note(self, share: float, count: float) -> None:
-        """Say what is done by now: a share of the whole, and a number of things."""
+        """Record the progress: the share of the work that is done, and how many items (trajectories, steps) that is."""
         self._now, self._share, self._count = self._clock(), share, count
         if not self._marks or self._now >= self._marks[-1][0] + _TICK:
             self._marks.append((self._now, share, count))
@@ -38,12 +38,12 @@ class Pace:
 
     @property
     def rate(self) -> float | None:
-        """Things per second; None before anything can be said."""
+        """Items per second; None until it can be estimated."""
         return self._speed(2, self._count)
 
     @property
     def left(self) -> float | None:
-        """Seconds to go; None before anything can be said."""
+        """Estimated seconds to the end; None until it can be estimated."""
         speed = self._speed(1, self._share)
         return (1.0 - self._share) / speed if speed else None
 
@@ -54,7 +54,7 @@ class Pace:
 
 
 def resident_memory() -> int | None:
-    """Bytes of memory that this process has now; where only its peak can be known, that; None where nothing can."""
+    """Resident memory of this process in bytes, or its peak where only that is known; None where neither is."""
     try:
         return int(_STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -67,15 +67,15 @@ def resident_memory() -> int | None:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def training_figures(latest: Mapping[str, Any], pace: Pace, counted: str) -> list[str]:
-    """What a progress line says of a run: how fast, how large, and how good.
+def training_figures(latest: Mapping[str, Any], throughput: Throughput, counted: str) -> list[str]:
+    """Parts of a progress line: count, throughput, memory, loss and the newest exact figures.
 
     Args:
-        latest: the newest value of everything that was recorded.
-        counted: `trajectories` or `oracle_calls`, whichever the pace counts.
+        latest: the newest value of every metric.
+        counted: `trajectories` or `oracle_calls`, whichever the throughput counts.
     """
     name = counted.replace("_", " ")
-    parts = [f"{int(latest[counted]):,} {name}", *pace_figures(pace)]
+    parts = [f"{int(latest[counted]):,} {name}", *throughput_figures(throughput)]
     parts += [f"loss {latest['loss']:.4f}"] if "loss" in latest else []  # chains take no gradient steps
     parts += [f"E[score] {latest['mean_score']:.3f}"] if "mean_score" in latest else []
     parts += [f"KL {latest['kl']:.4f}"] if "kl" in latest else []
@@ -83,15 +83,15 @@ def training_figures(latest: Mapping[str, Any], pace: Pace, counted: str) -> lis
     return parts
 
 
-def pace_figures(pace: Pace, name: str = "") -> list[str]:
-    """The rate and the memory, as far as they are known.
+def throughput_figures(throughput: Throughput, name: str = "") -> list[str]:
+    """Throughput and resident memory as text, as far as they are known.
 
     Args:
-        name: of the things that the pace counts, where it is not said elsewhere.
+        name: unit of the throughput, where the line does not name it elsewhere.
     """
     parts = []
-    if pace.rate is not None:
-        number = f"{pace.rate:,.0f}" if pace.rate >= 10 else f"{pace.rate:.2g}"
+    if throughput.rate is not None:
+        number = f"{throughput.rate:,.0f}" if throughput.rate >= 10 else f"{throughput.rate:.2g}"
         parts.append(f"{number} {name}/s" if name else f"{number}/s")
     memory = resident_memory()
     return parts if memory is None else [*parts, size_text(memory)]

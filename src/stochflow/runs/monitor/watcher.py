@@ -1,34 +1,34 @@
-"""Listens to a run and says aloud what is wrong with it, each thing once."""
+"""Warnings during training: every alarm is raised once."""
 
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from stochflow.runs.monitor.alarms import alarms
-from stochflow.runs.monitor.history import Course
+from stochflow.runs.monitor.history import History
 
 
 class Watcher:
-    """Hears every record of a run; what it costs is that of a few additions per step.
+    """Callback that receives every record of a run and warns when a new alarm holds.
 
     Attributes:
-        course: of the run so far.
+        history: statistics of the run so far.
     """
 
-    def __init__(self, course: Course) -> None:
-        self.course = course
-        # what an earlier session saw is not said again
-        self._said = {finding.kind for finding in alarms(course)}
+    def __init__(self, history: History) -> None:
+        self.history = history
+        # alarms of an earlier session are not repeated after a resume
+        self._said = {finding.kind for finding in alarms(history)}
 
     def __call__(self, record: Mapping[str, Any], share: float) -> None:
-        """Take a record in, and warn where that is due.
+        """Add the record of a step, and warn of alarms that are new.
 
         Args:
-            share: of the budget that is spent.
+            share: share of the budget that is spent.
         """
-        if not self.course.add(record, share):
+        if not self.history.add(record, share):
             return
-        for finding in alarms(self.course):
+        for finding in alarms(self.history):
             if finding.kind not in self._said:
                 self._said.add(finding.kind)
                 warnings.warn(str(finding), stacklevel=2)

@@ -68,13 +68,13 @@ def test_exactly_the_prefixes_that_can_be_completed_are_alive(length: int, given
     feasible = [text for text in task.alphabet.decode(task.all_sequences) if allowed_by_definition(text, given)]
     assert 0 < len(feasible) < 4**length
     for depth in range(length + 1):
-        hopeful = {text[:depth] for text in feasible}
+        live = {text[:depth] for text in feasible}
         shorter = Ones(depth) if depth else None
         tokens = torch.empty(1, 0, dtype=torch.int64) if shorter is None else shorter.all_sequences
         alive = prefixes.alive(tokens)
-        assert [text in hopeful for text in task.alphabet.decode(tokens)] == alive.tolist()
+        assert [text in live for text in task.alphabet.decode(tokens)] == alive.tolist()
         if depth < length:
-            children = prefixes.living_children(tokens)[1][:, -1]
+            children = prefixes.live_children(tokens)[1][:, -1]
             longer = {text[: depth + 1] for text in feasible}
             wanted = [[text + letter in longer for letter in "ACGT"] for text in task.alphabet.decode(tokens)]
             assert children.tolist() == wanted

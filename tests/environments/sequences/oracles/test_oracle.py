@@ -12,7 +12,7 @@ from stochflow.config.schema import OracleConfig
 from stochflow.core.errors import OracleError
 from stochflow.environments.sequences.oracles import worker
 from stochflow.environments.sequences.oracles.cache import ScoreCache
-from stochflow.environments.sequences.oracles.clients import Inside, Process
+from stochflow.environments.sequences.oracles.clients import InProcessClient, WorkerClient
 from stochflow.environments.sequences.oracles.oracle import Oracle
 
 DESIGNS = ["AAAA", "AACA", "CCAA", "CACA", "AAAA"]
@@ -26,7 +26,7 @@ def asked(lab: Path) -> list[str]:
 
 def make_oracle(lab: Path, name: str, **settings: object) -> Oracle:
     config = OracleConfig.model_validate(FAST | settings)
-    askers = [Process(f"lab:{name}", config.timeout) for _ in range(config.workers)]
+    askers = [WorkerClient(f"lab:{name}", config.timeout) for _ in range(config.workers)]
     return Oracle(f"lab:{name}", askers, ScoreCache(lab / "cache.sqlite", name, "me"), config)
 
 
@@ -137,7 +137,7 @@ def test_workers_work_at_the_same_time(lab: Path) -> None:
     ],
 )
 def test_what_cannot_be_asked_is_refused_at_the_start(lab: Path, name: str, sentence: str) -> None:
-    asker = Process(name, 20.0)
+    asker = WorkerClient(name, 20.0)
     with pytest.raises(OracleError, match=f"the oracle '{name}' cannot be used: .*{sentence}"):
         asker.start()
     asker.close()
@@ -149,7 +149,8 @@ def test_a_function_inside_this_process_is_judged_alike(tmp_path: Path) -> None:
     def spoiled(designs: list[str]) -> list[float]:
         return [-1.0 if design == "CC" else 1.0 for design in designs]
 
-    oracle = Oracle("spoiled", [Inside(spoiled, "spoiled")], ScoreCache(tmp_path / "c", "spoiled", "me"), config)
+    clients, cache = [InProcessClient(spoiled, "spoiled")], ScoreCache(tmp_path / "c", "spoiled", "me")
+    oracle = Oracle("spoiled", clients, cache, config)
     with pytest.raises(OracleError, match=r"failed on the design CC: its score is -1\.0"):
         oracle.scores(["AA", "CC"])
     assert oracle.cache.get(["AA", "CC"]) == {"AA": 1.0}

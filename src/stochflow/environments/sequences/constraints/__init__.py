@@ -1,4 +1,4 @@
-"""What a lab will not accept: which designs are allowed, and which prefixes can still become one."""
+"""Hard constraints on designs: rules over tokens, the automaton that tracks them, and the masked task."""
 
 from stochflow.environments.sequences.constraints.automaton import Automaton
 from stochflow.environments.sequences.constraints.rules import make_rules

@@ -1,7 +1,7 @@
-"""Which prefixes can still become an allowed design: one table of states, and one of hopes per position.
+"""Finite automaton of the constraints: which prefixes can still be completed to an allowed design.
 
-A state is where the prefix stands in the forbidden words (Aho–Corasick) and how many counted letters it has. A run of
-one letter is a word like any other. Tables have |words| × (count + 1) rows, whatever the number of sequences.
+A state is the node of the Aho–Corasick automaton of the forbidden words and the number of counted letters so far. A
+homopolymer limit is a forbidden word. There are |nodes| × (count + 1) states, whatever the number of sequences.
 """
 
 from collections import deque
@@ -16,10 +16,10 @@ _MAX_ENTRIES = 2**27
 
 
 class Automaton:
-    """Reads prefixes letter by letter. State 0 is the empty prefix; the last state is the one without hope.
+    """Deterministic finite automaton over tokens. State 0 is that of the empty prefix, the last state is the dead one.
 
     Attributes:
-        hopeful: True where a design can still be completed, per position and state, [L + 1, num_states].
+        live: True where an allowed design can be reached, per position and state, [L + 1, num_states].
     """
 
     def __init__(self, rules: Rules, num_tokens: int) -> None:
@@ -36,32 +36,32 @@ class Automaton:
         self._allowed = torch.zeros(rules.length, num_tokens, dtype=torch.bool)
         for position, choice in enumerate(rules.choices):
             self._allowed[position, sorted(choice)] = True
-        self.hopeful = self._hopes(rules, bad_at_end, num_counts)
+        self.live = self._live_states(rules, bad_at_end, num_counts)
 
     @property
     def possible(self) -> bool:
-        """True when at least one sequence is allowed."""
-        return bool(self.hopeful[0, 0])
+        """True when at least one design is allowed."""
+        return bool(self.live[0, 0])
 
     def begin(self, batch_size: int) -> Tensor:
         """States of empty prefixes, [batch]."""
         return torch.full((batch_size,), 0 if self.possible else self._dead)
 
     def step(self, states: Tensor, tokens: Tensor, position: int) -> Tensor:
-        """States after one more letter; without hope for good once there is none. [batch] → [batch]."""
+        """States after one more letter; the dead state is absorbing. [batch] → [batch]."""
         after = torch.where(self._allowed[position, tokens], self._next[states, tokens], self._dead)
-        return torch.where(self.hopeful[position + 1, after], after, self._dead)
+        return torch.where(self.live[position + 1, after], after, self._dead)
 
     def alive(self, states: Tensor) -> Tensor:
-        """True where the prefix can still become an allowed design; any shape."""
+        """True where the state is not dead; any shape."""
         return states != self._dead
 
-    def living_children(self, states: Tensor, position: int) -> Tensor:
-        """True for letters after which there is hope; [batch] → [batch, K]."""
-        return self._allowed[position] & self.hopeful[position + 1, self._next[states]]
+    def live_children(self, states: Tensor, position: int) -> Tensor:
+        """True for letters that lead to a live state; [batch] → [batch, K]."""
+        return self._allowed[position] & self.live[position + 1, self._next[states]]
 
     def _transitions(self, rules: Rules, moves: Tensor, bad: Tensor, num_counts: int) -> Tensor:
-        """Next state of every state and letter; state = word state · num_counts + count."""
+        """Transition table, [num_states, K]; state = node · num_counts + count."""
         counted = torch.zeros(self.num_tokens, dtype=torch.int64)
         counted[sorted(rules.counted)] = 1
         counts = torch.arange(num_counts).view(1, -1, 1) + counted  # [1, num_counts, K]
@@ -70,19 +70,19 @@ class Automaton:
         after = torch.where(dead, self._dead, words * num_counts + counts)
         return torch.cat([after.flatten(0, 1), torch.full((1, self.num_tokens), self._dead)])
 
-    def _hopes(self, rules: Rules, bad_at_end: Tensor, num_counts: int) -> Tensor:
-        """From the end back: a state has hope when one allowed letter leads to a state that has."""
-        hopeful = torch.zeros(self.length + 1, self._dead + 1, dtype=torch.bool)
+    def _live_states(self, rules: Rules, bad_at_end: Tensor, num_counts: int) -> Tensor:
+        """Backward induction from the last position: a state is live when an allowed letter leads to a live state."""
+        live = torch.zeros(self.length + 1, self._dead + 1, dtype=torch.bool)
         counts = torch.arange(num_counts)
         enough = (counts >= rules.least) & (counts <= rules.most) if rules.counted else counts >= 0
-        hopeful[-1, :-1] = (~bad_at_end.unsqueeze(-1) & enough).flatten()
+        live[-1, :-1] = (~bad_at_end.unsqueeze(-1) & enough).flatten()
         for position in reversed(range(self.length)):
-            hopeful[position] = (self._allowed[position] & hopeful[position + 1, self._next]).any(dim=-1)
-        return hopeful
+            live[position] = (self._allowed[position] & live[position + 1, self._next]).any(dim=-1)
+        return live
 
 
 def _word_states(rules: Rules, num_tokens: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The Aho–Corasick automaton of all forbidden words: moves [num, K], forbidden [num], and only at the end [num]."""
+    """Aho–Corasick automaton of the words: transitions [num, K], forbidden [num], forbidden at the end [num]."""
     children: list[dict[int, int]] = [{}]
     bad, bad_at_end = [False], [False]
 
@@ -103,10 +103,10 @@ def _word_states(rules: Rules, num_tokens: int) -> tuple[Tensor, Tensor, Tensor]
         bad_at_end[insert(word)] = True
     moves = [[0] * num_tokens for _ in children]
     fallback = [0] * len(children)
-    waiting = deque([0])
-    while waiting:
-        node = waiting.popleft()
-        # the longest proper suffix that is a state too was finished before: it is shorter
+    pending = deque([0])
+    while pending:
+        node = pending.popleft()
+        # the fallback node, the longest proper suffix, is shorter and so complete already
         bad[node] |= bad[fallback[node]]
         bad_at_end[node] |= bad_at_end[fallback[node]]
         for token in range(num_tokens):
@@ -115,5 +115,5 @@ def _word_states(rules: Rules, num_tokens: int) -> tuple[Tensor, Tensor, Tensor]
             moves[node][token] = beyond if child is None else child
             if child is not None:
                 fallback[child] = beyond
-                waiting.append(child)
+                pending.append(child)
     return torch.tensor(moves), torch.tensor(bad), torch.tensor(bad_at_end)

@@ -1,4 +1,4 @@
-"""From settings to rules over tokens, each checked against the alphabet and the length."""
+"""Rules over tokens from the settings of constraints, validated against the alphabet and the length."""
 
 import itertools
 import math
@@ -24,14 +24,14 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Rules:
-    """What a design of one length must satisfy, in tokens.
+    """Constraints on designs of one length, in tokens.
 
     Attributes:
-        forbidden: words that stand nowhere in a design.
+        forbidden: words that no design contains.
         forbidden_at_end: words that no design ends with.
-        choices: per position, the tokens that may stand there.
-        counted: tokens whose number is limited (G and C).
-        least, most: limits of that number; both ends allowed.
+        choices: allowed tokens per position.
+        counted: tokens whose number in a design is bounded (G and C).
+        least, most: bounds of that number, inclusive.
         complement: token of the complementary letter, for designs that equal their reverse complement; otherwise empty.
     """
 
@@ -48,11 +48,11 @@ class Rules:
         return len(self.choices)
 
     def half(self) -> "Rules":
-        """Rules of the first half w that make w followed by its reverse complement satisfy these.
+        """Rules for the first half w of a design such that w and its reverse complement together satisfy these rules.
 
-        A word in the second half is its reverse complement in the first. A word across the middle needs w to end in
-        its first part, and in the reverse complement of its second part: one of the two must end with the other, and
-        then w must not end with the longer.
+        A word occurs in the second half if its reverse complement occurs in w. A word occurs across the middle if w
+        ends with its first part and with the reverse complement of its second part; this is possible when the longer
+        of the two ends with the shorter, and is excluded by forbidding w to end with the longer.
         """
         half = self.length // 2
         words = self.forbidden | {self.reversed(word) for word in self.forbidden}
@@ -81,7 +81,7 @@ class Rules:
 
 
 def make_rules(config: ConstraintConfig, alphabet: Alphabet, length: int) -> Rules:
-    """The configured rules, or an error that says which of them makes no sense here."""
+    """Rules of the settings; a ConfigError names a setting that does not apply to the alphabet or length."""
     letters = _letter_sets(alphabet)
     complement = _complement(alphabet)
     for name, given in (("gc", config.gc), ("symmetric", config.symmetric), ("both_strands", config.both_strands)):
@@ -113,7 +113,7 @@ def make_rules(config: ConstraintConfig, alphabet: Alphabet, length: int) -> Rul
 
 
 def _letter_sets(alphabet: Alphabet) -> dict[str, frozenset[int]]:
-    """Tokens that a letter of a motif stands for: itself, any with a dot, several by the codes of nucleic acids."""
+    """Tokens of each symbol of a motif: a letter, a dot for any letter, or an IUPAC ambiguity code of nucleic acids."""
     tokens = {letter: frozenset([token]) for token, letter in enumerate(alphabet.letters)}
     sets = {ANY: frozenset(range(len(alphabet)))}
     if set(alphabet.letters) in map(set, _NUCLEIC):
@@ -125,7 +125,7 @@ def _letter_sets(alphabet: Alphabet) -> dict[str, frozenset[int]]:
 
 
 def _complement(alphabet: Alphabet) -> Word:
-    """Token of each letter's complement; empty for what is not a nucleic acid."""
+    """Token of each letter's complement; empty for alphabets other than DNA and RNA."""
     if set(alphabet.letters) not in map(set, _NUCLEIC):
         return ()
     letters = alphabet.letters
@@ -135,7 +135,7 @@ def _complement(alphabet: Alphabet) -> Word:
 
 
 def _words(motif: str, letters: dict[str, frozenset[int]], length: int) -> list[Word]:
-    """All words that a motif stands for; none for one that is longer than a design."""
+    """All words that match a motif; none for a motif longer than a design."""
     sets = _sets(motif, letters, "forbid")
     if not sets:
         raise ConfigError("constraints.forbid holds an empty motif; remove it")

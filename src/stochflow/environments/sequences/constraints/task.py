@@ -1,4 +1,4 @@
-"""A task with constraints: a design that breaks one scores zero, and intentions that would break one are not had."""
+"""Constrained tasks: infeasible designs score zero, and a mask excludes intentions that lead to them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +17,7 @@ from stochflow.environments.sequences.wrappers import WrappedTask
 
 
 class Prefixes:
-    """Says of prefixes whether they, and each of their children, can still become an allowed design."""
+    """Feasibility of prefixes and of their children: whether they can be completed to an allowed design."""
 
     def __init__(self, config: ConstraintConfig, task: Task) -> None:
         rules = make_rules(config, task.alphabet, task.length)
@@ -30,8 +30,8 @@ class Prefixes:
                 f"no sequence of length {task.length} satisfies all constraints together ({given}); loosen one of them"
             )
 
-    def living_children(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """For every prefix of [batch, time], the empty one first, whether it and its children have hope.
+    def live_children(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Feasibility of every prefix of [batch, time], the empty one first, and of its children.
 
         Returns:
             alive [batch, time + 1] and children [batch, time + 1, K]; a complete design has no children, so all False.
@@ -44,12 +44,12 @@ class Prefixes:
         for position in range(min(time, half) + 1):
             alive[:, position] = self._automaton.alive(states)
             if position < half:
-                children[:, position] = self._automaton.living_children(states, position)
+                children[:, position] = self._automaton.live_children(states, position)
             if position < min(time, half):
                 states = self._automaton.step(states, tokens[:, position], position)
         if len(self._complement) and time >= half:
             wanted = self._complement[tokens[:, self.length - time : half].flip(-1)] if time > half else tokens[:, :0]
-            # the second half repeats the first, backwards: one letter is right at each place
+            # the second half is the reverse complement of the first: one letter is allowed per position
             matches = torch.cumprod((tokens[:, half:time] == wanted).int(), dim=1).bool()
             alive[:, half + 1 :] = alive[:, half : half + 1] & matches
             places = torch.arange(half, min(time, self.length - 1) + 1)
@@ -59,14 +59,14 @@ class Prefixes:
         return alive, children
 
     def alive(self, tokens: Tensor) -> Tensor:
-        """True for prefixes that can still become an allowed design; [batch, time] → [batch]."""
-        return self.living_children(tokens.cpu())[0][:, -1]
+        """True for prefixes that can be completed to an allowed design; [batch, time] → [batch]."""
+        return self.live_children(tokens.cpu())[0][:, -1]
 
 
 class PrefixMask:
-    """Which intentions a policy may have: those whose most likely outcome leaves hope.
+    """Action mask: an intention is allowed when its most likely outcome leads to a feasible prefix.
 
-    Where no intention does, all are allowed: noise has broken a constraint already, and nothing is left to lose.
+    At infeasible prefixes, which noise can lead to, all intentions are allowed.
     """
 
     binding = False
@@ -77,29 +77,29 @@ class PrefixMask:
 
     def all_prefixes(self, tokens: Tensor) -> Tensor:
         """True for allowed intentions at every prefix, the empty one first; [batch, time] → [batch, time + 1, K]."""
-        children = self._prefixes.living_children(tokens.cpu())[1]
+        children = self._prefixes.live_children(tokens.cpu())[1]
         time = tokens.shape[1]
-        # after the last letter nothing is intended any more; its row is looked up but never used
+        # a complete design has no intentions; its row is a placeholder
         outcomes = self._outcomes[torch.arange(time + 1).clamp_max(self._prefixes.length - 1)]
         allowed = children.gather(-1, outcomes.expand(len(tokens), -1, -1))
         return (allowed | ~allowed.any(dim=-1, keepdim=True)).to(tokens.device)
 
     def at(self, tokens: Tensor, depths: Tensor) -> Tensor:
-        """The same for one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, K]."""
+        """Allowed intentions at one prefix per row, its first `depths` tokens; [rows, time], [rows] → [rows, K]."""
         everywhere = self.all_prefixes(tokens)
         return everywhere[torch.arange(len(tokens), device=tokens.device), depths]
 
     def next(self, tokens: Tensor) -> Tensor:
-        """The same for whole prefixes; [batch, time] → [batch, K]."""
+        """Allowed intentions after whole rows; [batch, time] → [batch, K]."""
         return self.all_prefixes(tokens)[:, -1]
 
     def alive(self, tokens: Tensor) -> Tensor:
-        """True for prefixes that can still become an allowed design; [batch, time] → [batch]."""
+        """True for prefixes that can be completed to an allowed design; [batch, time] → [batch]."""
         return self._prefixes.alive(tokens)
 
 
 class ConstrainedTask(WrappedTask):
-    """Another task under constraints. Designs that break one score zero and are never sent to an oracle."""
+    """A task under constraints. Infeasible designs score zero and are never sent to an oracle."""
 
     def __init__(self, task: Task, config: ConstraintConfig) -> None:
         super().__init__(task)
@@ -126,10 +126,10 @@ class ConstrainedTask(WrappedTask):
     def free(self, tokens: Tensor) -> Tensor:
         return ~self.prefixes.alive(tokens) | self._task.free(tokens)
 
-    def _or_zero(self, tokens: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
-        """What the task says of allowed designs, and zero for the others; [num_sequences]."""
+    def _or_zero(self, tokens: Tensor, score: Callable[[Tensor], Tensor]) -> Tensor:
+        """Scores of feasible designs from the wrapped task, zero for the others; [num_sequences]."""
         feasible = self.prefixes.alive(tokens)
         scores = torch.zeros(len(tokens), dtype=torch.float64)
         if bool(feasible.any()):
-            scores[feasible] = ask(tokens[feasible]).double()
+            scores[feasible] = score(tokens[feasible]).double()
         return scores

@@ -1,4 +1,5 @@
-"""Score functions of the user's own, run in processes of their own and asked once per design.
+"""Oracles: user score functions, called in worker processes, once per design.
 
-Answers that were paid for are kept in a cache that runs may share. Nothing here is imported because a file names it.
+Scores are kept in a cache on disk that runs may share. A function is imported only if the user names it, never because
+a file does.
 """

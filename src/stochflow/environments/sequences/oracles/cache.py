@@ -1,4 +1,4 @@
-"""What was paid for, on disk: one row per design, written the moment its score is known."""
+"""Persistent cache of oracle scores: an SQLite table with one row per design, committed before a score is used."""
 
 import sqlite3
 import threading
@@ -12,7 +12,7 @@ from stochflow.environments.sequences.task import MAX_SCORE
 
 _APPLICATION_ID = 0x53464F43  # tells our files from other databases
 _FORMAT = 1
-_PATIENCE = 60.0
+_LOCK_TIMEOUT = 60.0
 _CHUNK = 500
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS scores (
@@ -28,43 +28,43 @@ Result = TypeVar("Result")
 
 
 class ScoreCache:
-    """Scores of one oracle in a file that several runs may share, at the same time too.
+    """Scores of one oracle in a file that several runs may share concurrently.
 
     Args:
-        path: SQLite database; it is made when the first score is put into it.
+        path: SQLite database, created when the first score is stored.
         oracle: name of the function; a file may hold the scores of several.
-        payer: whose payments `put` records.
+        payer: id of the run whose oracle calls `put` records.
     """
 
     def __init__(self, path: Path, oracle: str, payer: str) -> None:
         self.path, self._oracle, self._payer = path, oracle, payer
         self._connection: sqlite3.Connection | None = None
         self._lock = threading.Lock()
-        self._sealed = True
+        self._has_checksums = True
 
     def get(self, designs: Iterable[str]) -> dict[str, float]:
-        """Scores of the designs that somebody has paid for."""
+        """Scores of those designs that are in the cache."""
         return {design: score for design, score, _ in self._rows(designs)}
 
     def paid_by_others(self, designs: Iterable[str]) -> set[str]:
-        """Designs that cost this payer nothing."""
+        """Designs whose score another run has paid for."""
         return {design for design, _, payer in self._rows(designs) if payer != self._payer}
 
     def put(self, scores: Mapping[str, float]) -> None:
-        """Keep scores; when this returns, they survive whatever happens to the process or the machine."""
+        """Store scores durably: after this returns they survive a crash of the process or the machine."""
         rows = [(self._oracle, design, score, self._payer) for design, score in scores.items()]
 
         def insert(connection: sqlite3.Connection) -> None:
             with connection:
                 names, values = "oracle, design, score, payer", "?1, ?2, ?3, ?4"
-                if self._sealed:
-                    names, values = f"{names}, seal", f"{values}, seal_of(?1, ?2, ?3, ?4)"
+                if self._has_checksums:
+                    names, values = f"{names}, seal", f"{values}, checksum_of(?1, ?2, ?3, ?4)"
                 connection.executemany(f"INSERT OR IGNORE INTO scores ({names}) VALUES ({values})", rows)
 
         self._run(insert)
 
     def check(self) -> None:
-        """Refuse a place that cannot hold scores, before anything is paid for."""
+        """Raise a DataError if the file cannot be used, before any oracle call."""
         self._run(lambda _: None)
 
     def close(self) -> None:
@@ -101,8 +101,8 @@ class ScoreCache:
             ) from None
 
     def _open(self) -> sqlite3.Connection:
-        # one connection for all threads, one at a time by the lock
-        connection = sqlite3.connect(self.path, timeout=_PATIENCE, check_same_thread=False)
+        # one connection for all threads, which the lock serialises
+        connection = sqlite3.connect(self.path, timeout=_LOCK_TIMEOUT, check_same_thread=False)
         try:
             (owner,) = connection.execute("PRAGMA application_id").fetchone()
             (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -123,30 +123,30 @@ class ScoreCache:
         return connection
 
     def _check(self, connection: sqlite3.Connection) -> None:
-        """Refuse another format, and rows that are not what was once put there."""
+        """Raise a DatabaseError for another format, and for rows that do not match their checksum."""
         (found,) = connection.execute("PRAGMA user_version").fetchone()
         if found not in (0, _FORMAT):
             raise sqlite3.DatabaseError(f"it has format {found}, and this version of stochflow reads {_FORMAT}")
         _check_schema(connection)
-        self._sealed = found == _FORMAT  # the first files had neither a mark nor seals
-        if self._sealed:
-            connection.create_function("seal_of", 4, seal_of, deterministic=True)
-            query = "SELECT design FROM scores WHERE seal IS NOT seal_of(oracle, design, score, payer) LIMIT 1"
+        self._has_checksums = found == _FORMAT  # files of the first version have neither a format nor checksums
+        if self._has_checksums:
+            connection.create_function("checksum_of", 4, checksum_of, deterministic=True)
+            query = "SELECT design FROM scores WHERE seal IS NOT checksum_of(oracle, design, score, payer) LIMIT 1"
             damaged = connection.execute(query).fetchone()
             if damaged is not None:
                 raise sqlite3.DatabaseError(f"it is damaged: the row of {damaged[0]!r} does not fit its checksum")
 
 
-def seal_of(oracle: str, design: str, score: float, payer: str) -> int:
+def checksum_of(oracle: str, design: str, score: float, payer: str) -> int:
     """Checksum of a row."""
     return zlib.crc32(f"{oracle}\n{design}\n{score!r}\n{payer}".encode())
 
 
 def _check_schema(connection: sqlite3.Connection) -> None:
-    """Refuse views, triggers and other tables, which a stranger's file may let SQLite work on for ever."""
+    """Raise a DatabaseError for views, triggers and other tables, which could make SQLite run without end."""
     rows = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
     ours = _without_spaces(_SCHEMA.replace("IF NOT EXISTS ", ""))
-    # the first files had no seals
+    # files of the first version have no checksums
     if [_without_spaces(str(sql)) for (sql,) in rows] not in ([ours], [ours.replace("sealINTEGER,", "")]):
         raise sqlite3.DatabaseError("it holds something else than scores")
 

@@ -1,4 +1,4 @@
-"""Who asks the function: a process that may hang or die without harm, or this process itself."""
+"""Clients of a score function: in a worker process, which may hang or die without harm, or in this process."""
 
 import contextlib
 import json
@@ -17,21 +17,21 @@ Reply = dict[str, Any]
 _START_LIMIT = 600.0
 
 
-class Asker(Protocol):
-    """Takes designs to the function, one batch at a time."""
+class OracleClient(Protocol):
+    """Calls the score function, one batch of designs at a time."""
 
     def start(self) -> None:
-        """Refuse a function that cannot be asked at all."""
+        """Raise an error if the function cannot be called at all."""
 
-    def ask(self, designs: list[str]) -> Reply:
-        """{"scores": [...]} or {"problem": why not}."""
+    def score(self, designs: list[str]) -> Reply:
+        """{"scores": [...]}, or {"problem": reason}."""
 
     def close(self) -> None:
-        """End whatever is still at work."""
+        """Stop the worker, if there is one."""
 
 
-class Inside:
-    """Asks a function in this process: nothing can stop it when it hangs, and when it dies it takes us along."""
+class InProcessClient:
+    """Calls a function in this process; there is no time limit, and a crash of the function ends the run."""
 
     def __init__(self, function: Function, name: str) -> None:
         self._function, self._name = function, name
@@ -42,15 +42,15 @@ class Inside:
         except ValueError as error:
             raise OracleError(f"the oracle cannot be used: {error}") from None
 
-    def ask(self, designs: list[str]) -> Reply:
+    def score(self, designs: list[str]) -> Reply:
         return worker.answer(self._function, designs)
 
     def close(self) -> None:
         pass
 
 
-class Nobody:
-    """Stands where the user has named no function: whoever asks hears how to."""
+class RefusingClient:
+    """Stands in for a function that the user has not named; every call raises the remedy."""
 
     def __init__(self, remedy: str) -> None:
         self._remedy = remedy
@@ -58,15 +58,15 @@ class Nobody:
     def start(self) -> None:
         raise ConfigError(self._remedy)
 
-    def ask(self, designs: list[str]) -> Reply:
+    def score(self, designs: list[str]) -> Reply:
         raise ConfigError(self._remedy)
 
     def close(self) -> None:
         pass
 
 
-class Process:
-    """Asks a function by name in a process of its own, started when needed and started anew after it is gone."""
+class WorkerClient:
+    """Calls a function by name in a worker process, started when it is needed and restarted after it died."""
 
     def __init__(self, name: str, timeout: float | None) -> None:
         self._name, self._timeout = name, timeout
@@ -82,14 +82,14 @@ class Process:
             text=True,
             encoding="utf-8",
         )
-        # imports may take their time: the limit of a call is not for them
+        # the time limit of a call does not apply to imports
         reply = self._exchange({"path": [os.getcwd(), *sys.path], "function": self._name}, _START_LIMIT)
         reason = reply.get("refused", reply.get("problem"))
         if reason is not None:
             self.close()
             raise OracleError(f"the oracle '{self._name}' cannot be used: {reason}; correct it or its name")
 
-    def ask(self, designs: list[str]) -> Reply:
+    def score(self, designs: list[str]) -> Reply:
         self.start()
         return self._exchange(designs, self._timeout)
 
@@ -101,7 +101,7 @@ class Process:
         process.wait()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
-                with contextlib.suppress(OSError):  # what was still to be written is of no use any more
+                with contextlib.suppress(OSError):  # unwritten data is of no use
                     stream.close()
 
     def _exchange(self, message: object, timeout: float | None) -> Reply:
@@ -122,7 +122,7 @@ class Process:
             process.stdin.write(json.dumps(message) + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
-        except (OSError, ValueError):  # it is gone, or somebody closed it while we waited
+        except (OSError, ValueError):  # the worker died, or was closed by another thread
             line = ""
         finally:
             if timer is not None:

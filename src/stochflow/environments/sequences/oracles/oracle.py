@@ -1,4 +1,4 @@
-"""Asking a function that costs something: in batches, in parallel, again when it fails, and never twice."""
+"""Oracle: batched, parallel, cached calls of a score function, with retries."""
 
 import queue
 import threading
@@ -8,74 +8,74 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from stochflow.config.schema import OracleConfig
 from stochflow.core.errors import OracleError
 from stochflow.environments.sequences.oracles.cache import ScoreCache
-from stochflow.environments.sequences.oracles.clients import Asker, Reply
+from stochflow.environments.sequences.oracles.clients import OracleClient, Reply
 from stochflow.environments.sequences.task import MAX_SCORE
 
 _SHOWN = 60
 
 
 class Oracle:
-    """Scores of designs from the cache where somebody has paid for them, otherwise from the function.
+    """Scores of designs from the cache where it has them, otherwise from the function.
 
-    Every score is in the cache before anything else happens to it. A batch that fails is asked again, each time after
-    a longer pause; when it still fails, its designs are asked one by one until the one that fails is found.
+    Every score is stored in the cache before it is returned. A batch that fails is retried with exponential backoff;
+    if it still fails, its designs are tried one by one to find the one that fails.
 
     Args:
-        askers: as many as may work at a time.
+        clients: one per concurrent call.
     """
 
-    def __init__(self, name: str, askers: Sequence[Asker], cache: ScoreCache, config: OracleConfig) -> None:
+    def __init__(self, name: str, clients: Sequence[OracleClient], cache: ScoreCache, config: OracleConfig) -> None:
         self.name, self.cache = name, cache
-        self._askers, self._config = list(askers), config
-        self._free: queue.SimpleQueue[Asker] = queue.SimpleQueue()
-        for asker in self._askers:
-            self._free.put(asker)
+        self._clients, self._config = list(clients), config
+        self._idle: queue.SimpleQueue[OracleClient] = queue.SimpleQueue()
+        for client in self._clients:
+            self._idle.put(client)
         self._closed = threading.Event()
 
     def scores(self, designs: Sequence[str]) -> list[float]:
-        """One score per design; equal designs are asked for once."""
+        """One score per design; equal designs are scored once."""
         self._closed.clear()
         known = self.cache.get(designs)
         missing = [design for design in dict.fromkeys(designs) if design not in known]
         size = self._config.batch_size
         batches = [missing[start : start + size] for start in range(0, len(missing), size)]
-        # of several batches that fail, what the others bring is kept
-        with ThreadPoolExecutor(max_workers=len(self._askers)) as pool:
-            futures = [pool.submit(self._settle, batch) for batch in batches]
+        # a batch that fails does not discard the scores of the others
+        with ThreadPoolExecutor(max_workers=len(self._clients)) as pool:
+            futures = [pool.submit(self._score_batch, batch) for batch in batches]
             try:
                 for future in as_completed(futures):
                     known |= future.result()
             except BaseException as error:
                 for future in futures:
                     future.cancel()
-                if not isinstance(error, OracleError):  # Ctrl-C: nobody wants to wait for the rest
+                if not isinstance(error, OracleError):  # Ctrl-C: do not wait for the other batches
                     self.close()
                 raise
         return [known[design] for design in designs]
 
     def close(self) -> None:
-        """End the workers and let go of the cache; the next call starts them again."""
+        """Stop the workers and close the cache; the next call of `scores` opens them again."""
         self._closed.set()
-        for asker in self._askers:
-            asker.close()
+        for client in self._clients:
+            client.close()
         self.cache.close()
 
-    def _settle(self, batch: list[str]) -> dict[str, float]:
-        # another run that shares the cache may have paid in the meantime
+    def _score_batch(self, batch: list[str]) -> dict[str, float]:
+        # another run that shares the cache may have scored them in the meantime
         scores = self.cache.get(batch)
         pending = [design for design in batch if design not in scores]
-        asker = self._free.get()
+        client = self._idle.get()
         try:
             for attempt in range(self._config.retries + 1):
                 if not pending:
                     return scores
                 if attempt:
                     self._closed.wait(self._config.backoff * 2 ** (attempt - 1))
-                found, problem = judged(asker.ask(pending), pending)
+                found, problem = valid_scores(client.score(pending), pending)
                 scores |= self._kept(found)
                 pending = [design for design in pending if design not in scores]
             for design in pending if len(pending) > 1 else []:
-                found, problem = judged(asker.ask([design]), [design])
+                found, problem = valid_scores(client.score([design]), [design])
                 scores |= self._kept(found)
                 if not found:
                     raise self._error(design, problem)
@@ -83,7 +83,7 @@ class Oracle:
                 raise self._error(pending[0], problem)
             return scores
         finally:
-            self._free.put(asker)
+            self._idle.put(client)
 
     def _kept(self, scores: dict[str, float]) -> dict[str, float]:
         if scores:
@@ -98,20 +98,20 @@ class Oracle:
         )
 
 
-def judged(reply: Reply, designs: Sequence[str]) -> tuple[dict[str, float], str]:
-    """The usable scores of a reply, and what is wrong with the first of the others."""
+def valid_scores(reply: Reply, designs: Sequence[str]) -> tuple[dict[str, float], str]:
+    """The valid scores of a reply, and the problem of the first invalid one."""
     if "problem" in reply:
         return {}, str(reply["problem"])
     pairs = list(zip(designs, reply["scores"], strict=True))
-    good = {design: score for design, score in pairs if usable(score)}
+    good = {design: score for design, score in pairs if is_valid(score)}
     worst = next((score for _, score in _bad(pairs)), 0.0)
     return good, f"its score is {worst}, and scores must be neither negative nor above {MAX_SCORE:g}"
 
 
-def usable(score: float) -> bool:
-    """True for what a reward can be made of."""
+def is_valid(score: float) -> bool:
+    """True for a score in [0, MAX_SCORE], so that log R is finite."""
     return 0.0 <= score <= MAX_SCORE
 
 
 def _bad(pairs: Iterable[tuple[str, float]]) -> Iterable[tuple[str, float]]:
-    return ((design, score) for design, score in pairs if not usable(score))
+    return ((design, score) for design, score in pairs if not is_valid(score))

@@ -1,4 +1,4 @@
-"""A task whose score is a user's own function."""
+"""Task whose score is a user's Python function."""
 
 import importlib.util
 import sys
@@ -17,12 +17,12 @@ from stochflow.core.files import write_atomically
 from stochflow.environments.registry import ORACLE_PREFIX
 from stochflow.environments.sequences.alphabets import named_alphabet
 from stochflow.environments.sequences.oracles.cache import ScoreCache
-from stochflow.environments.sequences.oracles.clients import Asker, Inside, Nobody, Process
+from stochflow.environments.sequences.oracles.clients import InProcessClient, OracleClient, RefusingClient, WorkerClient
 from stochflow.environments.sequences.oracles.oracle import Oracle
 from stochflow.environments.sequences.task import Alphabet, Task
 
 Function = Callable[..., Any]
-# a user's own code: the function itself, or its name as the user has given it; None where nobody has named it
+# a user's function or its name as the user has given it; None where the user has named none
 Named = Function | str | None
 
 PREFIX = ORACLE_PREFIX
@@ -33,15 +33,15 @@ _PAYER = "oracle.id"
 class OracleTask(Task):
     """Sequences scored by `package.module:function`, which takes a list of strings and returns as many numbers.
 
-    The function is imported when the first score is asked for, and not before: who only looks at a run does not run
-    it. Nor is it imported because a file names it: only where the user does, and no shared cache is read before.
-    Every score costs something, so the space is never enumerated, however small it is.
+    The function is imported when the first score is needed, so that inspecting a run does not execute it. It is
+    imported, and a shared cache is read, only if the user names it; a name in a file is not enough. Since calls cost
+    something, the space is never enumerated, however small it is.
 
     Args:
-        name: of the function.
-        function: what the user has named as the oracle: that name again, or the function itself, where it cannot be
-            imported; without it the scores that were paid for are all there is.
-        alphabet: how tokens become strings; by default letter by letter.
+        name: name of the function.
+        function: the oracle as the user has named it: the same name, or the function itself where it cannot be
+            imported by name; None for a task that only has the scores of its cache.
+        alphabet: encoding of strings as tokens; by default one token per letter.
     """
 
     mode_threshold = 0.0
@@ -77,33 +77,33 @@ class OracleTask(Task):
         return False
 
     def open(self, directory: Path) -> None:
-        payer = payer_of(directory)
+        payer = payer_id(directory)
         shared = None if self._function is None else self._config.cache
         path = directory / CACHE if shared is None else Path(shared)
-        # a function without a name of its own is known to its run alone
+        # a function that cannot be imported by name is specific to its run
         key = f"{self._function_name}#{payer}" if callable(self._function) else self._function_name
-        self._oracle = Oracle(self._function_name, self._askers(), ScoreCache(path, key, payer), self._config)
+        self._oracle = Oracle(self._function_name, self._clients(), ScoreCache(path, key, payer), self._config)
 
     def check(self) -> None:
-        """Refuse a function that nobody has named, and one or a shared cache that cannot be used."""
+        """Raise an error if the user has not named the function, or if it or the shared cache cannot be used."""
         if self._function is None:
             raise ConfigError(self._unnamed())
         if self._config.cache is not None:
             cache = ScoreCache(Path(self._config.cache), self._function_name, "")
             cache.check()
             cache.close()
-        asker = self._askers()[0]
+        client = self._clients()[0]
         try:
-            asker.start()
+            client.start()
         finally:
-            asker.close()
+            client.close()
 
     def close(self) -> None:
         if self._oracle is not None:
             self._oracle.close()
 
     def score(self, tokens: Tensor) -> Tensor:
-        """What the cache knows, and what the function says of the rest."""
+        """Scores from the cache, and from the function for designs that are not in it; → [num_sequences]."""
         return torch.tensor(self._opened.scores(self.alphabet.decode(tokens)), dtype=torch.float64)
 
     def known(self, tokens: Tensor) -> Tensor:
@@ -127,12 +127,12 @@ class OracleTask(Task):
     def _among(self, tokens: Tensor, designs: set[str]) -> Tensor:
         return torch.tensor([design in designs for design in self.alphabet.decode(tokens)], dtype=torch.bool)
 
-    def _askers(self) -> list[Asker]:
+    def _clients(self) -> list[OracleClient]:
         if self._function is None:
-            return [Nobody(self._unnamed())]
+            return [RefusingClient(self._unnamed())]
         if callable(self._function):
-            return [Inside(self._function, self._function_name)]
-        return [Process(self._function_name, self._config.timeout) for _ in range(self._config.workers)]
+            return [InProcessClient(self._function, self._function_name)]
+        return [WorkerClient(self._function_name, self._config.timeout) for _ in range(self._config.workers)]
 
     def _unnamed(self) -> str:
         return (
@@ -141,8 +141,8 @@ class OracleTask(Task):
         )
 
 
-def payer_of(directory: Path) -> str:
-    """The name under which a run directory pays, made up once."""
+def payer_id(directory: Path) -> str:
+    """Id under which a run directory records its oracle calls, created on first use."""
     path = directory / _PAYER
     try:
         if not path.exists():
@@ -172,7 +172,7 @@ def _has_source(module: str) -> bool:
 
 
 def named_task(oracle: Function | str) -> tuple[str, Function | str]:
-    """The task's name, and the oracle: its name, or the function where no other process can import it."""
+    """Name of the task, and the oracle: its name, or the function itself where no other process can import it."""
     if isinstance(oracle, str):
         return PREFIX + oracle, oracle
     name, importable = function_name(oracle)

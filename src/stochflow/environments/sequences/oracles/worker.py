@@ -1,4 +1,4 @@
-"""The process that holds a user's function: one JSON line in, one out. It runs as a script and needs no stochflow."""
+"""Worker process of a score function: one line of JSON in, one out. It runs as a script without stochflow."""
 
 import importlib
 import inspect
@@ -15,13 +15,17 @@ Function = Callable[[list[str]], Any]
 
 
 def load(name: str) -> Function:
-    """The function behind `package.module:function`, or a ValueError that says why there is none."""
+    """Import `package.module:function`; a ValueError says why it cannot be used.
+
+    >>> load("statistics:mean").__name__
+    'mean'
+    """
     module_name, _, attributes = name.partition(":")
     if not all(module_name.split(".")) or not all(attributes.split(".")):
         raise ValueError(f"'{name}' is not of the form package.module:function")
     try:
         found: Any = importlib.import_module(module_name)
-    # whatever a module does while it is imported, the user hears of it in one sentence
+    # a module may raise anything while it is imported
     except BaseException as error:
         raise ValueError(f"the module '{module_name}' cannot be imported ({described(error)})") from None
     for attribute in attributes.split("."):
@@ -32,7 +36,7 @@ def load(name: str) -> Function:
 
 
 def checked(function: Any, name: str) -> Function:
-    """The function itself, unless it cannot be called with a list and answer at once."""
+    """The function itself; a ValueError if it is not callable or is a coroutine."""
     if not callable(function):
         raise ValueError(f"'{name}' is not a function but {type(function).__name__}")
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
@@ -41,7 +45,11 @@ def checked(function: Any, name: str) -> Function:
 
 
 def answer(function: Function, designs: list[str]) -> dict[str, Any]:
-    """{"scores": one float per design}, or {"problem": why there are none}."""
+    """{"scores": one float per design}, or {"problem": reason}.
+
+    >>> answer(lambda designs: [len(design) for design in designs], ["AC", "ACG"])
+    {'scores': [2.0, 3.0]}
+    """
     try:
         given = function(list(designs))
     except BaseException as error:
@@ -67,14 +75,14 @@ def described(error: BaseException) -> str:
 
 
 def serve() -> None:
-    """Answer until the other side is gone: then end at once, even in the middle of a call."""
-    # Ctrl-C and a terminal that closes are for the training process, which ends its workers itself
+    """Answer requests until the parent process is gone; then exit at once, even during a call."""
+    # Ctrl-C and a closing terminal are handled by the training process, which stops its workers
     for name in ("SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_IGN)
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     requests = os.fdopen(os.dup(0), encoding="utf-8")
-    # what the function prints goes to standard error, and it has nothing to read
+    # standard output of the function goes to standard error, and its standard input is empty
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -91,7 +99,7 @@ def serve() -> None:
         try:
             replies.write(json.dumps(message) + "\n")
             replies.flush()
-        except BrokenPipeError:  # nobody waits for it any more
+        except BrokenPipeError:  # the parent process is gone
             os._exit(0)
 
     first = json.loads(lines.get())

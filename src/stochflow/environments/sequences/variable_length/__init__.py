@@ -1,4 +1,4 @@
-"""Designs of variable length: a stop action, bounds, and worlds that delete or duplicate what was intended."""
+"""Designs of variable length: a stop action, bounds, and channels with deletions and duplications."""
 
 from stochflow.environments.sequences.variable_length.alphabet import StopAlphabet
 from stochflow.environments.sequences.variable_length.channel import with_edits

@@ -1,4 +1,4 @@
-"""Strings of unequal lengths as rows of tokens, and back."""
+"""Encoding of strings of different lengths as rows of tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from stochflow.environments.sequences.variable_length.rules import LengthRules
 
 @dataclass(frozen=True)
 class StopAlphabet(Alphabet):
-    """Letters, a stop, and what edits add to them; `decode` says what a history writes."""
+    """Letters, the stop, and the tokens of edits: a gap and doubled letters. `decode` gives the string of a history."""
 
     rules: LengthRules
 
@@ -40,12 +40,12 @@ class StopAlphabet(Alphabet):
         places = torch.arange(self.rules.max_length) < lengths.unsqueeze(-1)
         if not sequences:
             return tokens
-        # all letters in one row: the plain alphabet knows how to read them, and what to say of unknown ones
+        # all letters as one row, so that the plain alphabet encodes and validates them
         tokens[places] = Alphabet(self.letters).encode(["".join(sequences)]).flatten()
         return tokens
 
     def decode(self, tokens: Tensor) -> list[str]:
-        """What histories write: nothing for a gap, a letter twice for a double, and no more after the stop."""
+        """Strings of histories: a gap is empty, a double is a letter twice, and nothing follows the stop."""
         gap = [""] * (self.rules.deletion > 0)
         doubles = [2 * letter for letter in self.letters] * (self.rules.duplication > 0)
         pieces = np.array([*self.letters, "", *gap, *doubles])

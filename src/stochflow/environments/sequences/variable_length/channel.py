@@ -1,4 +1,4 @@
-"""A channel over letters as one over letters, stop, gap and doubles."""
+"""Channel over letters, stop, gap and doubles from a channel over letters."""
 
 import torch
 
@@ -7,9 +7,9 @@ from stochflow.environments.sequences.variable_length.rules import LengthRules
 
 
 class EditChannel(Channel):
-    """A letter is deleted with probability δ, written twice with d, and garbled as before; the stop is obeyed.
+    """A letter is deleted with probability δ, doubled with d, and substituted as before; the stop is noiseless.
 
-    Rows of the gap and the doubles are there to make the matrix square: nobody can intend them.
+    Gap and doubles are outcomes that cannot be intended; their rows only make the matrix square.
     """
 
     def __init__(self, letters: Channel, rules: LengthRules) -> None:
@@ -27,10 +27,10 @@ class EditChannel(Channel):
 
     @property
     def noise(self) -> float | str:
-        """That of the letters, with the edits where there are any."""
+        """Noise of the letters, with the rates of the edits appended."""
         return self._noise
 
 
 def with_edits(letters: Channel, rules: LengthRules) -> Channel:
-    """The channel of histories, from the channel of letters."""
+    """The channel over tokens of histories, from the channel over letters."""
     return EditChannel(letters, rules)

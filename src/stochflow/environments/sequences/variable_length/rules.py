@@ -1,4 +1,4 @@
-"""What a history of tokens writes, which histories there are, and how likely each is to have written its design."""
+"""Histories of tokens: the string that a history writes, which are possible, and the backward policy p_B(h|x)."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +11,7 @@ from stochflow.core.logspace import TINY_PROBABILITY
 
 
 class Progress(NamedTuple):
-    """Where prefixes of histories stand, the empty prefix first; both [batch, time + 1].
+    """State of every prefix of histories, the empty prefix first; both [batch, time + 1].
 
     Attributes:
         counts: letters written so far.
@@ -24,15 +24,15 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True)
 class LengthRules:
-    """A history has T = `max_length` cycles; in each a letter or the stop is intended.
+    """Rules of histories: T = `max_length` cycles, in each of which a letter or the stop is intended.
 
-    Tokens are the K letters, then the stop; a gap (nothing was written) where the world deletes, and every letter
-    doubled where it duplicates. Gap and doubles only come, nobody intends them. A letter may be intended until
-    `max_length` letters are written, the stop from `min_length` letters on, and after the stop nothing but the stop.
+    Tokens are the K letters and the stop; with deletions a gap (nothing is written), with duplications every letter
+    doubled. Gap and doubles are outcomes that cannot be intended. A letter may be intended until `max_length` letters
+    are written, the stop from `min_length` letters on, and after a stop only the stop.
 
     Attributes:
-        deletion: δ, the probability that an intended letter is not written.
-        duplication: d, the probability that it is written twice.
+        deletion: δ, probability that an intended letter is not written.
+        duplication: d, probability that it is written twice.
     """
 
     num_letters: int
@@ -66,25 +66,25 @@ class LengthRules:
 
     @property
     def num_designs(self) -> int:
-        """Strings within the bounds."""
+        """Number of strings within the bounds of length."""
         return sum(self.num_letters**length for length in range(self.min_length, self.max_length + 1))
 
     @cached_property
     def _written(self) -> Tensor:
-        """How many letters a token writes, [num_tokens]."""
+        """Number of letters that each token writes, [num_tokens]."""
         tokens = torch.arange(self.num_tokens)
         return (tokens < self.num_letters).long() + 2 * (tokens >= self.first_double).long()
 
     @cached_property
     def _letter(self) -> Tensor:
-        """Which letter a token writes, the stop where it writes none, [num_tokens]."""
+        """Letter that each token writes, the stop for tokens that write none, [num_tokens]."""
         tokens = torch.arange(self.num_tokens)
         single = torch.where(tokens < self.num_letters, tokens, self.stop)
         return torch.where(tokens >= self.first_double, tokens - self.first_double, single)
 
     @cached_property
     def outcomes(self) -> Tensor:
-        """True where an intention may lead to an outcome, whatever the noise, [num_tokens, num_tokens]."""
+        """True for outcomes that an intention can have under any noise, [num_tokens, num_tokens]."""
         possible = torch.eye(self.num_tokens, dtype=torch.bool)
         possible[: self.num_letters] = torch.arange(self.num_tokens) != self.stop
         return possible
@@ -96,7 +96,7 @@ class LengthRules:
         return Progress(_before(written.cumsum(dim=1)), stopped)
 
     def intentions(self, progress: Progress) -> Tensor:
-        """True for the tokens that may be intended; [batch, time] of both → [batch, time, num_tokens]."""
+        """Action mask, True for tokens that may be intended; [batch, time] of both → [batch, time, num_tokens]."""
         counts, stopped = progress
         allowed = torch.zeros(*counts.shape, self.num_tokens, dtype=torch.bool, device=counts.device)
         allowed[..., : self.num_letters] = (~stopped & (counts < self.max_length)).unsqueeze(-1)
@@ -104,21 +104,21 @@ class LengthRules:
         return allowed
 
     def possible(self, tokens: Tensor) -> Tensor:
-        """True for prefixes of histories that can come about; [batch, time] → [batch]."""
-        return self._verdict(tokens)[0]
+        """True for prefixes of histories with positive probability under some policy; [batch, time] → [batch]."""
+        return self._status(tokens)[0]
 
     def alive(self, tokens: Tensor) -> Tensor:
-        """True for possible prefixes that can still become a design within the bounds; [batch, time] → [batch]."""
-        possible, counts, stopped = self._verdict(tokens)
+        """True for possible prefixes that can be completed to a design within the bounds; [batch, time] → [batch]."""
+        possible, counts, stopped = self._status(tokens)
         reach = (self.max_length - tokens.shape[1]) * (2 if self.duplication else 1)
         longest = torch.where(stopped, counts, counts + reach)
         return possible & (counts <= self.max_length) & (longest >= self.min_length)
 
-    def _verdict(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Whether whole prefixes are possible, what they have written and whether they have stopped; [batch] each.
+    def _status(self, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Whether prefixes are possible, the number of letters they write, and whether they have stopped; [batch] each.
 
-        Plans ask this of every child outside the trie, so it looks at the whole row once: counts never fall, and it is
-        enough to know where the stops begin and what was written before the last token in front of them.
+        Plans call this for every child outside the trie, so no running totals are formed: counts never decrease, and
+        it is enough to know where the stops begin and how much was written before the last token in front of them.
         """
         stops = tokens == self.stop
         written = self._written.to(torch.uint8).to(tokens.device)[tokens]
@@ -132,14 +132,14 @@ class LengthRules:
         return ~(resumed | too_long | too_short), counts, stopped
 
     def written(self, tokens: Tensor) -> Tensor:
-        """The letters that histories write, the stop after the last; [batch, time] → [batch, max_length + 1].
+        """Letters that histories write, padded with the stop; [batch, time] → [batch, max_length + 1].
 
-        One more letter than the bound is kept: a double may pass it.
+        There is one column more than `max_length`, because a double may exceed it.
         """
         counts, stopped = self.progress(tokens)
         starts, width = counts[:, :-1], self.max_length + 1
         letters, copies = (table.to(tokens.device)[tokens] for table in (self._letter, self._written))
-        # one more column takes what does not count, and is cut off
+        # the last column receives what is not written, and is dropped
         design = torch.full((len(tokens), width + 1), self.stop, device=tokens.device)
         for copy in (0, 1):
             counted = (copies > copy) & ~stopped[:, :-1]
@@ -147,7 +147,7 @@ class LengthRules:
         return design[:, :width]
 
     def canonical(self, tokens: Tensor) -> Tensor:
-        """The one history without edits that writes the same design; nothing but stops for designs out of bounds.
+        """The history without edits that writes the same design; only stops for designs out of bounds.
 
         [batch, max_length] → [batch, max_length].
         """
@@ -155,10 +155,10 @@ class LengthRules:
         return torch.where(self.alive(tokens).unsqueeze(-1), plain, self.stop)
 
     def log_shares(self, tokens: Tensor) -> Tensor:
-        """log p_B(h|x) = log w(h)/W(x), float64; log 1e-30 for what cannot come about; [batch, max_length] → [batch].
+        """Backward policy log p_B(h|x) = log w(h)/W(x), float64; log 1e-30 if h is impossible; [batch, T] → [batch].
 
-        w multiplies δ for a gap, d for a double and 1 − δ − d for a single letter; W is its sum over all histories that
-        write the same design. The shares of a design sum to one.
+        w(h) is the product of δ per gap, d per double and 1 − δ − d per single letter; W(x) sums it over all histories
+        that write x. The shares p_B of a design sum to one.
         """
         rates = torch.tensor([self.deletion, self._kept, self.duplication], dtype=torch.float64)
         log_weights = torch.where(tokens == self.stop, 0.0, rates.log()[self._written[tokens]]).sum(dim=1)
@@ -170,12 +170,12 @@ class LengthRules:
         """log W(x); [batch, max_length + 1] → [batch]."""
         lengths = (designs != self.stop).sum(dim=1)
         repeats = (designs[:, 1:] == designs[:, :-1]) & (designs[:, 1:] != self.stop) & (self.duplication > 0)
-        # W depends on the length and on where a letter repeats, and on nothing else
+        # W is a function of the length and of the places where a letter repeats
         shapes, which = torch.cat([lengths.unsqueeze(-1), repeats.long()], dim=1).unique(dim=0, return_inverse=True)
         return self._swept(shapes[:, :1], shapes[:, 1:].double())[which]
 
     def _swept(self, lengths: Tensor, repeats: Tensor) -> Tensor:
-        """log W by a sweep over cycles; what is written so far is a prefix of the design.
+        """log W by dynamic programming over cycles and prefixes of the design.
 
         Args:
             lengths: letters of a design, [batch, 1].
@@ -196,7 +196,7 @@ class LengthRules:
             reached[:, 1:] += self._kept * before[:, :-1]
             reached[:, 2:] += self.duplication * repeats * before[:, :-2]
             reached *= inside
-            # many cycles make small numbers: the largest is one again after each
+            # rescaled after each cycle against underflow
             scale = torch.maximum(reached.amax(dim=1, keepdim=True), stopped)
             reached, stopped, log_scale = reached / scale, stopped / scale, log_scale + scale.log()
         return (log_scale + (stopped + reached.gather(1, lengths)).log()).squeeze(-1)

@@ -1,4 +1,4 @@
-"""A task whose designs have no fixed length, and what may be intended on the way to one."""
+"""Tasks with designs of variable length, and their action mask."""
 
 from collections.abc import Callable
 from functools import partial
@@ -14,7 +14,7 @@ from stochflow.environments.sequences.wrappers import WrappedTask
 
 
 class LengthMask:
-    """The rules of stopping as a mask. They are the world's: no policy, plan or optimum is without them."""
+    """Action mask of the length rules. It is part of the environment and binds policies, plans and the optimum."""
 
     binding = True
 
@@ -26,25 +26,25 @@ class LengthMask:
         return self._rules.intentions(self._rules.progress(tokens))
 
     def at(self, tokens: Tensor, depths: Tensor) -> Tensor:
-        """The same for one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, K]."""
+        """Allowed intentions at one prefix per row, its first `depths` tokens; [rows, time], [rows] → [rows, K]."""
         progress = self._rules.progress(tokens)
         chosen = (column.gather(1, depths.unsqueeze(-1)) for column in progress)
         return self._rules.intentions(Progress(*chosen)).squeeze(1)
 
     def next(self, tokens: Tensor) -> Tensor:
-        """The same for whole prefixes; [batch, time] → [batch, K]."""
+        """Allowed intentions after whole rows; [batch, time] → [batch, K]."""
         last = (column[:, -1] for column in self._rules.progress(tokens))
         return self._rules.intentions(Progress(*last))
 
     def alive(self, tokens: Tensor) -> Tensor:
-        """True for prefixes that can still become a design within the bounds; [batch, time] → [batch]."""
+        """True for prefixes that can be completed to a design within the bounds; [batch, time] → [batch]."""
         return self._rules.alive(tokens.cpu())
 
 
 class VariableTask(WrappedTask):
-    """Histories of tokens, scored by what they write. Designs out of bounds score zero, and no oracle is asked.
+    """Histories of tokens, scored by the string they write. Designs out of bounds score zero without an oracle call.
 
-    The task inside sees designs without edits: letters, then stops up to `max_length`.
+    The wrapped task receives histories without edits: letters, padded with stops to `max_length`.
     """
 
     def __init__(self, task: Task, rules: LengthRules) -> None:
@@ -55,7 +55,7 @@ class VariableTask(WrappedTask):
 
     @property
     def enumerable(self) -> bool:
-        """True when all histories fit into one table, and scores cost nothing."""
+        """True when all histories fit into one table and the wrapped task is enumerable."""
         return self.size <= MAX_ENUMERABLE and self._task.enumerable
 
     @property
@@ -83,7 +83,7 @@ class VariableTask(WrappedTask):
         return log_rewards
 
     def feasible(self, tokens: Tensor) -> Tensor | None:
-        """True within the bounds; None where no noise can lead out of them."""
+        """True for designs within the bounds; None without edits, where all designs are."""
         return self.rules.alive(tokens) if self.rules.edits else None
 
     def known(self, tokens: Tensor) -> Tensor:
@@ -92,18 +92,18 @@ class VariableTask(WrappedTask):
     def free(self, tokens: Tensor) -> Tensor:
         return self._or_true(tokens, self._task.free)
 
-    def _or_zero(self, tokens: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
-        """What the task says of designs within the bounds, and zero for the others; [num_sequences]."""
+    def _or_zero(self, tokens: Tensor, evaluate: Callable[[Tensor], Tensor]) -> Tensor:
+        """Scores of designs within the bounds from the wrapped task, zero for the others; [num_sequences]."""
         within = self.rules.alive(tokens)
         scores = torch.zeros(len(tokens), dtype=torch.float64)
         if bool(within.any()):
-            scores[within] = ask(self.rules.canonical(tokens[within])).double()
+            scores[within] = evaluate(self.rules.canonical(tokens[within])).double()
         return scores
 
-    def _or_true(self, tokens: Tensor, ask: Callable[[Tensor], Tensor]) -> Tensor:
-        """What the task says of designs within the bounds, and True for the others; [num_sequences]."""
+    def _or_true(self, tokens: Tensor, evaluate: Callable[[Tensor], Tensor]) -> Tensor:
+        """Values of designs within the bounds from the wrapped task, True for the others; [num_sequences]."""
         within = self.rules.alive(tokens)
         answers = torch.ones(len(tokens), dtype=torch.bool)
         if bool(within.any()):
-            answers[within] = ask(self.rules.canonical(tokens[within]))
+            answers[within] = evaluate(self.rules.canonical(tokens[within]))
         return answers
