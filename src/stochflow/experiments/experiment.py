@@ -96,8 +96,7 @@ class Experiment:
     def log_beliefs(self, outcomes: torch.Tensor) -> torch.Tensor | None:
         """log P̂ as training has left it; None where the objective never read it, so that nothing was learned."""
         known = self.config.dynamics.kind == "known"
-        learned = known or self.trainer.objective.reads_dynamics
-        return self.trainer.learner.log_beliefs(outcomes) if learned else None
+        return None if self.trainer.dynamics_fitter.idle and not known else self.trainer.learner.log_beliefs(outcomes)
 
     def samples(self, num: int, generator: torch.Generator, environment: Environment, pay: bool) -> pd.DataFrame:
         """Objects of the policy as it is now, as rows of `samples.csv`; see `draw`."""

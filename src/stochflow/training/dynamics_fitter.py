@@ -32,7 +32,13 @@ def dynamics_learning_rate(config: DynamicsConfig, progress: float) -> float:
 
 
 class DynamicsFitter(Protocol):
-    """Learns P̂ from what was observed, once per training step."""
+    """Learns P̂ from what was observed, once per training step.
+
+    Attributes:
+        idle: True where nothing is learned of the world.
+    """
+
+    idle: bool
 
     def fit(self, fresh: Trajectories, progress: float) -> Record:
         """Learn from a fresh batch; what is said of it, or nothing where P̂ is not learned."""
@@ -44,6 +50,8 @@ class DynamicsFitter(Protocol):
 
 class CountingFitter:
     """Counts the transitions of a graph."""
+
+    idle = False
 
     def __init__(self, learner: GraphLearner) -> None:
         self._learner = learner
@@ -71,7 +79,7 @@ class GradientFitter:
     """Cross-entropy of P̂ on observed (s, a, s'), with an optimiser of its own; nothing where P̂ is `idle`."""
 
     def __init__(self, learner: SequenceLearner, config: DynamicsConfig, idle: bool = False) -> None:
-        self._learner, self._config = learner, config
+        self._learner, self._config, self.idle = learner, config, idle
         self._descent: Descent | TableDescent | None = None
         model = learner.dynamics
         if isinstance(model, DynamicsModel) and not idle:
