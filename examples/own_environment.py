@@ -1,10 +1,10 @@
 """Your own environment: pack a bag from five things, with a hand that slips, as well as any policy could.
 
-    python examples/own_environment.py
+python examples/own_environment.py
 """
 
 import stochflow
-from stochflow import World
+from stochflow import GraphEnvironment, World, explore
 
 WEIGHTS, VALUES, LIMIT, SLIP = (3, 4, 5, 8, 9), (2, 3, 4, 7, 8), 17, 0.2
 
@@ -42,7 +42,10 @@ class Bag(World):
 
 
 if __name__ == "__main__":
-    for method in ("sgfn-kl", "sgfn-db", "random"):
-        run = stochflow.train_world(Bag(), method=method, trajectories=2_000, settings=["reward.beta=3"])
-        print(f"{method}: {run.summary.regret:.4f} nats above the best that any policy can do")
-    print(run.sample(3)[["object", "score"]])
+    environment = GraphEnvironment(explore(Bag()))
+    for method in ("sgfn-kl", "sgfn-tb", "random"):
+        experiment = stochflow.build(environment, method=method, trajectories=4_000, settings=["reward.beta=3"])
+        regret = experiment.train().evaluate()["regret"]
+        print(f"{method}: {regret:.4f} nats above the best that any policy can do with this hand")
+        if method == "sgfn-kl":
+            print(experiment.samples(3)[["object", "intended", "score"]].to_string(index=False))

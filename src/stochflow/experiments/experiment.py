@@ -16,6 +16,7 @@ from stochflow.evaluation.design_metrics import mean_pairwise_hamming
 from stochflow.evaluation.samples import Sampled, design_metrics, draw, dynamics_metrics, samples_frame
 from stochflow.evaluation.schedule import Space, evaluated_every, sequence_space
 from stochflow.evaluation.summary import Summary
+from stochflow.experiments.torch_settings import computing
 from stochflow.models.base import FlowModel
 from stochflow.sampling.policies import Policy
 from stochflow.training.trainer import Trainer
@@ -80,6 +81,13 @@ class Experiment:
         sizes = graph.depths[: graph.num_states].bincount().tolist()
         return Space(sizes, graph.num_actions, graph.num_objects, _FEW_STEPS)
 
+    def train(self) -> "Experiment":
+        """Train to the end of the budget, without a run directory; nothing is written."""
+        with computing(self.config):
+            while not self.trainer.finished:
+                self.trainer.train_step()
+        return self
+
     def evaluate(self) -> dict[str, float]:
         if self.truth is not None:
             self._evaluated.clear()
@@ -98,8 +106,16 @@ class Experiment:
         known = self.config.dynamics.kind == "known"
         return None if self.trainer.dynamics_fitter.idle and not known else self.trainer.learner.log_beliefs(outcomes)
 
-    def samples(self, num: int, generator: torch.Generator, environment: Environment, pay: bool) -> pd.DataFrame:
+    def samples(
+        self,
+        num: int,
+        generator: torch.Generator | None = None,
+        environment: Environment | None = None,
+        pay: bool = False,
+    ) -> pd.DataFrame:
         """Objects of the policy as it is now, as rows of `samples.csv`; see `draw`."""
+        environment = environment or self.environment
+        generator = generator or Generators(self.config.seed)["evaluation"]
         sampled = draw(self.policy, environment, num, generator, pay)
         return samples_frame(sampled, environment, self.trainer.learner.reward)
 
