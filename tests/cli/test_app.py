@@ -18,6 +18,7 @@ import yaml
 import stochflow
 from stochflow import api
 from stochflow.cli import app as cli
+from stochflow.cli import render
 from stochflow.config.methods import METHODS
 from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences import tfbind8
@@ -112,17 +113,6 @@ def test_every_command_explains_each_of_its_options(command: str, run_cli: Stoch
         assert parameter.help, parameter.name
         if parameter.param_type_name == "option":
             assert any(option in result.out for option in parameter.opts), parameter.name
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("bits:120,8,tfbind8", ["bits:120,8", "tfbind8"]),
-        ("tfbind8, ehrlich:32,32,4,4 ,rna-fold:14,", ["tfbind8", "ehrlich:32,32,4,4", "rna-fold:14"]),
-    ],
-)
-def test_a_list_of_tasks_keeps_the_numbers_of_a_name_together(text: str, names: list[str]) -> None:
-    assert cli._task_list(text) == names
 
 
 def test_a_task_whose_package_is_missing_is_listed_with_the_remedy(
@@ -270,7 +260,7 @@ def test_a_title_from_a_stranger_moves_no_cursor(run_cli: Stochflow, run: Path) 
 def test_a_log_file_gets_a_plain_line_with_pace_memory_and_figures(
     run_cli: Stochflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "_PLAIN_EVERY", 0.0)
+    monkeypatch.setattr(render, "_PLAIN_EVERY", 0.0)
     result = run_cli("train", "hypergrid", "--method", "sgfn-db", "--steps", 5, "--out", "run", *SET)
     lines = [line for line in result.err.splitlines() if line.startswith("training")]
     assert [line.split("%")[0] for line in lines] == [
@@ -282,7 +272,7 @@ def test_a_log_file_gets_a_plain_line_with_pace_memory_and_figures(
     ]
     for part in ("0:00:0", "(left 0:00:00)", "80 trajectories", "/s ", " MB ", "loss ", "E[score] ", "KL ", "regret "):
         assert part in lines[-1]
-    monkeypatch.setattr(cli, "_PLAIN_EVERY", 1e9)
+    monkeypatch.setattr(render, "_PLAIN_EVERY", 1e9)
     err = run_cli("train", "hypergrid", "--method", "sgfn-db", "--steps", 5, "--out", "other", *SET).err
     assert [line[:12] for line in err.splitlines()] == ["training  20", "training 100"]  # the first and the last step
 
@@ -542,7 +532,7 @@ def test_a_damaged_run_is_one_sentence_and_left_alone(run_cli: Stochflow, run: P
 
 def test_a_damaged_table_is_never_used(run_cli: Stochflow, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(tfbind8.SHA256, "SIX6", ("0" * 64, "0" * 64))
-    for arguments in (("tasks",), ("exact",), ("sample", run), ("evaluate", run), ("train", "--out", "new")):
+    for arguments in (("exact",), ("sample", run), ("evaluate", run), ("train", "--out", "new")):
         result = run_cli(*arguments)
         assert result.code == 2
         (line,) = result.err.splitlines()
