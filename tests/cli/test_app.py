@@ -334,6 +334,17 @@ def test_a_run_is_resumed_with_a_larger_budget(run_cli: Stochflow, run: Path) ->
     assert stochflow.load(run).metrics["step"].tolist() == [1, 2, 3]
 
 
+def test_resuming_where_there_is_no_run_yet_begins_one(run_cli: Stochflow, tmp_path: Path) -> None:
+    arguments = ("train", "--method", "sgfn-db", *SET, "--steps", 1, "--resume", "--out", "job")
+    result = run_cli(*arguments)
+    assert result.code == 0
+    assert result.err.splitlines()[0] == "There is no run in job yet; a new one begins."
+    result = run_cli(*arguments)
+    assert result.code == 0
+    assert "begins" not in result.err
+    assert stochflow.load(tmp_path / "job").metrics["step"].tolist() == [1]
+
+
 def test_odd_names_are_printed_as_they_are(run_cli: Stochflow, tmp_path: Path) -> None:
     out = tmp_path / "[bold]" / "a[/b] :smile: é"
     result = run_cli("train", "--method", "sgfn-kl-trajectory", *SET, "--steps", 1, "--out", out)
@@ -443,7 +454,6 @@ def test_a_full_disk_exits_with_one_sentence(run_cli: Stochflow, run: Path, monk
         ("train --out run --resume --noise 0.5", "another 'channel'"),
         ("train --out run --resume --method sgfn-kl", "another 'method'"),
         ("train --out thesis --resume", "thesis has no config.yaml"),
-        ("train --out missing --resume", "missing is not a run directory"),
         ("config --set frobnicate=1", "'frobnicate'; known are"),
         ("config --method ppo2", "'ppo2'"),
         ("config --dry-run --set channel.noise=7", "below 1"),

@@ -21,7 +21,9 @@ def train(**given: Any) -> None:
         check_settings(resolve_layers(layers))
     with importing():
         from stochflow import api
-        from stochflow.runs.directory import PROFILE
+        from stochflow.runs.directory import PROFILE, is_vacant
+    if given["resume"] and given["out"] is not None and is_vacant(given["out"]):
+        tell(f"There is no run in {escape(str(given['out']))} yet; a new one begins.")
     by_calls = given["oracle"] is not None or given["oracle_calls"] is not None
     with progress_line("oracle_calls" if by_calls else "trajectories") as listen:
         run = api.train(**arguments, listen=listen)

@@ -22,7 +22,7 @@ from stochflow.experiments import build as experiments
 from stochflow.experiments.build import restore
 from stochflow.experiments.graph_build import build_graph_experiment, check_graph_settings, restore_graph_experiment
 from stochflow.experiments.profiler import Profiled
-from stochflow.runs.directory import TABLE, RunDirectory, check_free, recover
+from stochflow.runs.directory import TABLE, RunDirectory, check_free, is_vacant, recover
 from stochflow.runs.monitor.history import course_of, records_of
 from stochflow.runs.monitor.watcher import Watcher
 from stochflow.runs.trackers import Tracking
@@ -39,7 +39,7 @@ class LaunchOptions:
     """How a run is started and followed; none of it changes what is learned.
 
     Attributes:
-        resume: continue the run in its directory from its checkpoint.
+        resume: continue the run in its directory from its checkpoint, or begin it where there is none yet.
         overwrite: replace the run in its directory.
         track: names of trackers that follow the run.
         profile: write down where the time goes.
@@ -65,7 +65,8 @@ def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, opti
     """
     tracking = Tracking(options.track)
     with joined() as team, contextlib.ExitStack() as held:
-        if options.resume:
+        resumed = options.resume and not _is_new(out, layers, team)
+        if resumed:
             directory, experiment = _reopen(out, layers, function, team, held)
         else:
             directory, experiment = _begin(out, layers, options.overwrite, function, team, held)
@@ -77,7 +78,7 @@ def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, opti
                 return asked if team is None else team.any(asked)
 
             if _leads(team):
-                tracking.start(experiment.config, directory.path, experiment.trainer.step if options.resume else None)
+                tracking.start(experiment.config, directory.path, experiment.trainer.step if resumed else None)
                 _run(experiment, directory, tracking, options.listen, ended, options.profile)
             else:
                 experiments.follow(experiment, ended)
@@ -137,6 +138,13 @@ def _run(
 def _leads(team: Team | None) -> bool:
     """True in the process that writes the run directory."""
     return team is None or team.leads
+
+
+def _is_new(path: Path | None, layers: list[dict[str, Any]], team: Team | None) -> bool:
+    """True where there is no run to go on with; who leads the run decides, for it soon makes one."""
+    path = path or default_path(resolve_config(layers))
+    new = _leads(team) and is_vacant(path)
+    return new if team is None else team.any(new)
 
 
 def _begin(
