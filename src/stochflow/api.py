@@ -31,7 +31,7 @@ from stochflow.experiments.run import Listener
 from stochflow.experiments.torch_settings import computing
 from stochflow.reports.diagnosis import Diagnosis, diagnose
 from stochflow.reports.page import write_report
-from stochflow.runs.directory import RunDirectory, recover
+from stochflow.runs.directory import RunDirectory, is_vacant, recover
 from stochflow.truth.prefix_tree import infeasible_share
 from stochflow.truth.truth import truth_of
 
@@ -195,7 +195,7 @@ def train(
         settings: assignments like "reward.beta=3".
         out: run directory; by default `runs/<task>-<method>-<noise>-seed<seed>`.
         deterministic: use only operations that give the same numbers every time, and refuse where there is none.
-        resume: continue the run in `out` from its checkpoint.
+        resume: continue the run in `out` from its checkpoint, or begin it where there is none yet.
         overwrite: replace the run in `out`.
         track: names of trackers that follow the run: tensorboard, wandb, mlflow.
         profile: write down where the time goes, by stage and by operation, as profile.txt in the run directory.
@@ -203,7 +203,8 @@ def train(
         stop: asked before every training step; True ends the run as Ctrl-C does.
     """
     given = locals()  # the arguments: nothing else has a name yet
-    stored = RunDirectory.open(Path(out)).config().model_dump() if resume and out else None
+    continued = resume and out is not None and not is_vacant(Path(out))
+    stored = RunDirectory.open(Path(str(out))).config().model_dump() if continued else None
     name, function = (None, None) if oracle is None else named_task(oracle)
     layers = training_layers(given | {"oracle": name and name.removeprefix(PREFIX)}, stored)
     options = LaunchOptions(resume, overwrite, tuple(track), profile, listen, stop)

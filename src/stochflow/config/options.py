@@ -234,7 +234,7 @@ TRAIN = (
     Option("out", Path, "Run directory.  [default: runs/<task>-<method>-…]"),
     _DEVICE,
     _DETERMINISTIC,
-    Option("resume", bool, "Continue the run in --out from its checkpoint.", default=False),
+    Option("resume", bool, "Continue the run in --out from its checkpoint, or begin it.", default=False),
     Option("overwrite", bool, "Replace the run in --out.", default=False),
     _TRACK,
     Option("profile", bool, "Say where the time went, by stage and operation.", default=False),

@@ -23,7 +23,7 @@ from stochflow.experiments.build import build, check_objective, restore
 from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.profiler import Profiled
 from stochflow.experiments.run import Listener, follow, run
-from stochflow.runs.directory import RunDirectory, check_free, recover
+from stochflow.runs.directory import RunDirectory, check_free, is_vacant, recover
 from stochflow.runs.monitor.history import history_of, records_of
 from stochflow.runs.monitor.watcher import Watcher
 from stochflow.runs.trackers import Tracking
@@ -40,7 +40,7 @@ class LaunchOptions:
     """How a run is started and followed; none of it changes what is learned.
 
     Attributes:
-        resume: continue the run in its directory from its checkpoint.
+        resume: continue the run in its directory from its checkpoint, or begin it where there is none yet.
         overwrite: replace the run in its directory.
         track: names of trackers that follow the run.
         profile: write down where the time goes.
@@ -66,7 +66,8 @@ def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, opti
     """
     tracking = Tracking(options.track)
     with joined() as team, contextlib.ExitStack() as held:
-        if options.resume:
+        resumed = options.resume and not _is_new(out, layers, team)
+        if resumed:
             directory, experiment = _reopen(out, layers, function, team, held)
         else:
             directory, experiment = _begin(out, layers, options.overwrite, function, team, held)
@@ -78,7 +79,7 @@ def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, opti
                 return asked if team is None else team.any(asked)
 
             if _leads(team):
-                tracking.start(experiment.config, directory.path, experiment.trainer.step if options.resume else None)
+                tracking.start(experiment.config, directory.path, experiment.trainer.step if resumed else None)
                 _run(experiment, directory, tracking, options.listen, ended, options.profile)
             else:
                 follow(experiment, ended)
@@ -144,6 +145,13 @@ def _run(
 def _leads(team: Team | None) -> bool:
     """True in the process that writes the run directory."""
     return team is None or team.leads
+
+
+def _is_new(path: Path | None, layers: list[dict[str, Any]], team: Team | None) -> bool:
+    """True where there is no run to go on with; who leads the run decides, for it soon makes one."""
+    path = path or default_path(resolve_layers(layers))
+    new = _leads(team) and is_vacant(path)
+    return new if team is None else team.any(new)
 
 
 def _begin(

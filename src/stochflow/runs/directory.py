@@ -278,6 +278,15 @@ def recover(path: Path) -> None:
             shutil.rmtree(staging)
 
 
+def is_vacant(path: Path) -> bool:
+    """True where there is nothing yet, or an empty folder; what an --overwrite had taken away is put back first."""
+    recover(path)
+    try:
+        return not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir()))
+    except (OSError, ValueError):
+        return False  # and why it cannot be read is said when it is opened
+
+
 def check_free(path: Path, overwrite: bool) -> None:
     """Raise a ConfigError for a path that holds a run (unless it may be overwritten) or anything else."""
     recover(path)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, distributed, nn
 
 from stochflow.core.errors import ConfigError, TeamError
+from stochflow.core.processes import launched
 from stochflow.models.base import Sampler
 from stochflow.models.evaluation import Array, Evaluation, H, Heads
 from stochflow.models.flow_network import FlowNetwork
@@ -253,16 +254,6 @@ class TeamTrainer(Trainer):
         weights = torch.cat([weight.detach().flatten() for weight in self.learner.network.parameters()])
         settings = self.learner.config.model_dump_json(exclude={"device"})
         self._team.require_equal(settings.encode(), str(self.step).encode(), weights.cpu().numpy().tobytes())
-
-
-def launched() -> bool:
-    """True in a process that torchrun started beside others."""
-    return distributed.is_available() and distributed.is_torchelastic_launched() and os.environ["WORLD_SIZE"] != "1"
-
-
-def leads() -> bool:
-    """True in the one process that speaks for its run."""
-    return not launched() or os.environ["RANK"] == "0"
 
 
 @contextmanager
