@@ -1,7 +1,9 @@
 """The one door to a network: what it says at some states, and the way back into its weights."""
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy.typing as npt
@@ -75,6 +77,27 @@ class PathHeads(NamedTuple):
     log_end_flow: Tensor | None = None
     allowed: Tensor | None = None
     choices: Tensor | None = None
+
+
+_gradients = threading.local()
+
+
+@contextmanager
+def gradients_in_place() -> Iterator[None]:
+    """While this lasts, hand-written gradients are added to the `grad` of the weights, not returned to autograd.
+
+    For `Tensor.backward` alone, and for weights that have a `grad`: it saves a copy of all weights.
+    """
+    _gradients.in_place = True
+    try:
+        yield
+    finally:
+        _gradients.in_place = False
+
+
+def writes_in_place() -> bool:
+    """True within `gradients_in_place`."""
+    return getattr(_gradients, "in_place", False)
 
 
 class Evaluation(ABC, Generic[H]):

@@ -10,17 +10,13 @@ from torch import Tensor, nn
 from stochflow.core.logspace import masked_log_softmax
 from stochflow.models.base import ChildFlows, FlowModel, Sampler
 from stochflow.models.conditioning import Conditioner
-from stochflow.models.engine.prefix_evaluation import (
-    Buffers,
-    EngineEvaluation,
-    PrefixEvaluation,
-    StateEvaluation,
-    Version,
-)
+from stochflow.models.engine.buffers import Buffers, Version
+from stochflow.models.engine.heads import EngineHeads
+from stochflow.models.engine.prefix_evaluation import EngineEvaluation, PrefixEvaluation
 from stochflow.models.engine.prefix_layout import PrefixTree
+from stochflow.models.engine.state_evaluation import StateEvaluation
 from stochflow.models.evaluation import (
     AlongPaths,
-    Array,
     AtPrefixes,
     AutogradEvaluation,
     Evaluation,
@@ -39,36 +35,6 @@ _BLOCK = 2**22  # numbers in the features of one block: sixteen megabytes
 _MAX_RECORDED = 2**23  # numbers per layer that a sampler keeps for the loss: about a third of a gigabyte for all layers
 _NEAR_BLOCK = 2**19  # the same where it is used at once: two megabytes stay in the cache
 _Prefixes = tuple[Tensor, Tensor]  # tokens and sums of some prefixes of one length
-
-
-class EngineHeads(Evaluation[H]):
-    """The hand-written engine behind the door.
-
-    Args:
-        engine: what it has evaluated.
-        allowed: what a mask says of the intentions at the same prefixes, [..., K].
-        log_completions: what is added to the head of log F, [...].
-        arrange: makes the heads that were asked for.
-    """
-
-    def __init__(
-        self,
-        engine: EngineEvaluation,
-        allowed: Tensor | None,
-        log_completions: Tensor,
-        arrange: Callable[[Heads], H],
-    ) -> None:
-        self._engine, self._allowed, self._log_completions = engine, allowed, log_completions
-        self._arrange = arrange
-
-    def heads(self) -> H:
-        return self._arrange(Heads(*self._engine.heads(self._allowed, self._log_completions)))
-
-    def outputs(self) -> Array:
-        return self._engine.rows()
-
-    def backward(self, grad: Array) -> None:
-        self._engine.add_gradients(torch.from_numpy(grad).to(self._log_completions.device))
 
 
 class FlowNetwork(FlowModel):

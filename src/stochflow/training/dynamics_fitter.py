@@ -17,7 +17,7 @@ from stochflow.models.dynamics.tabular import (
     transition_codes,
     transition_counts,
 )
-from stochflow.models.dynamics.tabular_fit import TableDescent
+from stochflow.models.dynamics.tabular_fit import TableAdam
 from stochflow.objectives.learners import GraphLearner, SequenceLearner
 from stochflow.sampling.trajectories import Trajectories
 from stochflow.training.optimizer import Descent, Record, State, finite_numbers
@@ -80,11 +80,11 @@ class GradientFitter:
 
     def __init__(self, learner: SequenceLearner, config: DynamicsConfig, idle: bool = False) -> None:
         self._learner, self._config, self.idle = learner, config, idle
-        self._descent: Descent | TableDescent | None = None
+        self._descent: Descent | TableAdam | None = None
         model = learner.dynamics
         if isinstance(model, DynamicsModel) and not idle:
             parameters = list(model.parameters())
-            self._descent = TableDescent([model], config.clip) if model.tabular else Descent(parameters, config.clip)
+            self._descent = TableAdam(model, config.clip) if model.tabular else Descent(parameters, config.clip)
             if model.tabular and config.off_policy:
                 learner.replay.encode(learner.network.num_tokens)
 
@@ -94,19 +94,14 @@ class GradientFitter:
             return {}
         learning_rate = dynamics_learning_rate(self._config, progress)
         losses: list[float] = []
-        if isinstance(self._descent, TableDescent):
+        if isinstance(self._descent, TableAdam):
             for drawn in self.codes(fresh):
                 counts = transition_counts(*drawn, self._learner.network.num_tokens)
-                losses += self._descent.fit(counts[:, None], learning_rate).flatten().tolist()
+                losses += self._descent.fit(counts, learning_rate).tolist()
         else:
             losses = [self._update(batch, self._descent, learning_rate) for batch in self._batches(fresh)]
         loss = sum(losses) / len(losses)
         return finite_numbers({"forward_dynamics_loss": loss})
-
-    @property
-    def tables(self) -> TableDescent | None:
-        """The optimiser of P̂ where it is nothing but tables that are learned."""
-        return self._descent if isinstance(self._descent, TableDescent) else None
 
     def codes(self, fresh: Trajectories) -> Iterator[tuple[Codes, npt.NDArray[np.bool_] | None]]:
         """What `transition_counts` is to count in the rounds of a step, as many at once as memory allows."""

@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from stochflow.core.errors import NumericsError
 from stochflow.core.torch_kernels import adam_step
-from stochflow.models.engine.prefix_evaluation import gradients_in_place
-from stochflow.models.evaluation import ClosedFormLoss
+from stochflow.models.evaluation import ClosedFormLoss, gradients_in_place
 
 Record = dict[str, float]
 State = dict[str, Tensor]
