@@ -66,7 +66,7 @@ def test_designs_are_a_table(run: stochflow.Run) -> None:
     assert frame["sequence"].str.fullmatch("[ACGT]{8}").all()
     assert frame["score"].between(0, 1).all()
     assert (frame["log_prob"] < 0).all()
-    task = run.experiment().task
+    task = run.experiment().environment.task
     assert frame["score"].tolist() == task.score(task.alphabet.encode(frame["sequence"].tolist())).tolist()
 
 
@@ -167,10 +167,10 @@ def test_a_config_may_be_a_dictionary_or_a_file(tmp_path: Path, monkeypatch: pyt
     class ReachedError(Exception):
         pass
 
-    def build(config: Config, **_: object) -> None:
+    def build(config: Config, *_: object, **__: object) -> None:
         raise ReachedError(config)
 
-    monkeypatch.setattr("stochflow.experiments.build.build", build)
+    monkeypatch.setattr("stochflow.experiments.launch.build", build)
     file = tmp_path / "config.yaml"
     file.write_text("seed: 5\nreward: {beta: 2}\n", encoding="utf-8")
     found = []

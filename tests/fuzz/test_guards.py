@@ -56,6 +56,11 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     return call
 
 
+def read_specification(path: Path) -> dict[str, Any]:
+    """The file of a comparison, with nothing said beside it."""
+    return requested({"config": path, "settings": (), "track": None, "oracle": (), "deterministic": False})
+
+
 @pytest.mark.parametrize("bomb", [BOMB, MERGE_BOMB])
 def test_aliases_that_multiply_are_counted_before_anything_is_built(tmp_path: Path, bomb: str) -> None:
     path = tmp_path / "bomb.yaml"

@@ -17,6 +17,7 @@ from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError, StochflowError
 from stochflow.experiments import build as experiment
 from stochflow.experiments import launch
+from stochflow.experiments.run import Listener, run
 from stochflow.runs.directory import RunDirectory
 
 STEPS = 5
@@ -39,7 +40,7 @@ def train(path: Path, method: str = "sgfn-db", **arguments: Any) -> stochflow.Ru
     return stochflow.train(method=method, settings=TINY, out=path, **({"steps": STEPS} | arguments))
 
 
-def cut_after(step: int) -> experiment.Listener:
+def cut_after(step: int) -> Listener:
     def listen(record: dict[str, float], progress: float) -> None:
         if record["step"] == step:
             raise PowerCutError
@@ -53,7 +54,7 @@ def stop_after(path: Path, method: str, step: int) -> None:
     config = launch.resolve_config([*map(parse_assignment, TINY), flags])
     built = experiment.build(config)
     directory = RunDirectory.create(path, config, overwrite=False)
-    experiment.run(built, directory, lambda record, progress: None, lambda: built.trainer.step >= step)
+    run(built, directory, lambda record, progress: None, lambda: built.trainer.step >= step)
 
 
 def contents(path: Path) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from torch import Tensor
 from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.environments.channels import dna_synthesis, uniform_slip
-from stochflow.environments.registry import TASKS, Alphabet, Task
+from stochflow.environments.registry import TASKS
 from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.environment import SequenceEnvironment
+from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.experiments.conditional import (
     ConditionalSampler,
     ConditionalSettings,
@@ -19,8 +21,9 @@ from stochflow.experiments.conditional import (
 )
 from stochflow.experiments.conditional.training import conditional_terms, draw_batch, draw_plan_states, relabel
 from stochflow.experiments.launch import resolve_config
+from stochflow.sampling.policies import policy_of
 from stochflow.truth.prefix_tree import attainable_optimum
-from stochflow.truth.truth import Truth
+from stochflow.truth.truth import SequenceTruth
 
 CHANNEL = uniform_slip(3, 0.2)
 REWARD = Reward(beta=2.0, floor=1e-6, ramp=0.0)
@@ -59,7 +62,7 @@ def trained(planned: PlannedTasks) -> ConditionalSampler:
 
 def regret(sampler: ConditionalSampler, task: Task, support_of: Task, generator: torch.Generator) -> float:
     network = sampler.given(draw_support(support_of, SETTINGS.support_size, generator))
-    return Truth(task, CHANNEL, REWARD).judge(network)["regret"]
+    return SequenceTruth(SequenceEnvironment(task, CHANNEL), REWARD).evaluate(policy_of(network))["regret"]
 
 
 def test_the_plan_of_a_whole_tree_is_the_attainable_optimum(planned: PlannedTasks) -> None:
@@ -148,8 +151,10 @@ def test_fine_tuning_starts_from_the_sampler_with_the_support_paid_for(
     support = draw_support(Favourite(2), 24, generator)
     experiment = fine_tuning(trained, support, config)
     assert torch.equal(experiment.trainer.learner.memory.lookup(support.tokens), support.scores)
-    expected = Truth(Favourite(2), CHANNEL, REWARD).judge(trained.given(support))
-    assert experiment.truth.judge(experiment.network) == expected
+    expected = SequenceTruth(SequenceEnvironment(Favourite(2), CHANNEL), REWARD).evaluate(
+        policy_of(trained.given(support))
+    )
+    assert experiment.evaluate() == expected
 
 
 def test_fine_tuning_lowers_regret_and_leaves_the_sampler_as_it_was(config: Config, generator: torch.Generator) -> None:
@@ -157,10 +162,10 @@ def test_fine_tuning_lowers_regret_and_leaves_the_sampler_as_it_was(config: Conf
     sampler.initialise(generator)
     before = {name: value.clone() for name, value in sampler.state_dict().items()}
     experiment = fine_tuning(sampler, draw_support(Favourite(2), 24, generator), config)
-    start = experiment.truth.judge(experiment.network)["regret"]
+    start = experiment.evaluate()["regret"]
     while not experiment.trainer.finished:
         experiment.trainer.train_step()
-    assert experiment.truth.judge(experiment.network)["regret"] < 0.5 * start
+    assert experiment.evaluate()["regret"] < 0.5 * start
     assert all(torch.equal(before[name], value) for name, value in sampler.state_dict().items())
 
 
