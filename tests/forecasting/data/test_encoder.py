@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stochflow.core.errors import ConfigError, DataError
+from stochflow.forecasting.data.columns import Columns
 from stochflow.forecasting.data.datasets import SERIES, load_series
-from stochflow.forecasting.data.encoder import MIN_OBSERVED, Columns, Encoder, Panel
+from stochflow.forecasting.data.encoder import MIN_OBSERVED, Encoder, Panel
 
 RICH = Columns(future=("price", "event"), past=("rain",), static=("size", "region"))
 
@@ -64,16 +65,16 @@ def test_observed_values_come_through_exactly_and_nothing_is_infinite(
     assert panel.times["series"][series.observed].tolist() == present.index.tolist()
     assert series.y[series.observed].tolist() == present.tolist()
     assert np.isfinite(series.y).all()
-    assert np.isfinite(series.outside).all()
-    assert series.outside.shape[0] == len(series.positions) == len(series.past) == len(series)
+    assert np.isfinite(series.exogenous).all()
+    assert series.exogenous.shape[0] == len(series.positions) == len(series.past) == len(series)
 
 
 @pytest.mark.parametrize("name", ["airline", "sunspots", "unemployment", "gasoline", "goog", "peyton_manning", "solar"])
 def test_the_frequency_of_real_series_is_found(name: str) -> None:
     frame = load_series(name)
     encoder = Encoder.fit(frame)
-    assert encoder.freq is not None
-    assert encoder.freq.split("-")[0] == SERIES[name].freq.split("-")[0]
+    assert encoder.timeline.freq is not None
+    assert encoder.timeline.freq.split("-")[0] == SERIES[name].freq.split("-")[0]
     assert encoder.panel(frame).problems == {}
 
 
@@ -102,7 +103,7 @@ def test_rows_in_any_order_give_the_same_series() -> None:
     sorted_panel, mixed = encode(frame, RICH), encode(frame.sample(frac=1, random_state=0), RICH)
     for series in sorted_panel.series:
         other = next(candidate for candidate in mixed.series if candidate.uid == series.uid)
-        for field in ("y", "observed", "outside", "past", "positions", "static"):
+        for field in ("y", "observed", "exogenous", "past", "positions", "static"):
             np.testing.assert_allclose(getattr(series, field), getattr(other, field), atol=1e-12)
 
 
@@ -282,7 +283,7 @@ def test_a_horizon_beyond_the_calendar_names_the_last_time(times: Any, horizon: 
 def test_irregular_times_may_have_a_zone() -> None:
     frame = irregular()
     zoned = frame.assign(ds=frame["ds"].dt.tz_localize("UTC"))
-    np.testing.assert_array_equal(encode(zoned).series[0].outside, encode(frame).series[0].outside)
+    np.testing.assert_array_equal(encode(zoned).series[0].exogenous, encode(frame).series[0].exogenous)
 
 
 def test_a_last_time_far_behind_the_others_is_a_problem() -> None:
@@ -305,9 +306,9 @@ def test_integers_keep_their_own_step_and_go_on_by_it() -> None:
     panel = encoder.panel(frame)
     (series,) = panel.series
     assert np.flatnonzero(~series.observed).tolist() == [4]
-    outside, ahead = encoder.future(series, panel.times["a"], 2)
+    exogenous, ahead = encoder.future(series, panel.times["a"], 2)
     assert ahead.tolist() == [250, 255]
-    np.testing.assert_allclose(outside, encoder.rhythm.wave_values(np.array([30.0, 31.0])))
+    np.testing.assert_allclose(exogenous, encoder.seasonality.fourier_terms(np.array([30.0, 31.0])))
 
 
 def test_kinds_of_time_must_agree_with_training() -> None:
@@ -330,9 +331,9 @@ def test_waves_agree_between_series_and_between_training_and_later_tables() -> N
     frame = pd.concat([daily("a", 60), daily("late", 40, "2020-01-21")])
     encoder = Encoder.fit(frame)
     early, late = encoder.panel(frame).series
-    np.testing.assert_allclose(early.outside[20:], late.outside, atol=1e-12)
+    np.testing.assert_allclose(early.exogenous[20:], late.exogenous, atol=1e-12)
     (again,) = encoder.panel(daily("a", 20, "2020-02-01")).series
-    np.testing.assert_allclose(again.outside, early.outside[31:51], atol=1e-12)
+    np.testing.assert_allclose(again.exogenous, early.exogenous[31:51], atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["airline", "unemployment", "gasoline", "goog"])
@@ -341,10 +342,10 @@ def test_waves_of_calendar_steps_go_on_without_a_jump(name: str) -> None:
     encoder = Encoder.fit(frame)
     history, whole = frame.iloc[20:-12], encoder.panel(frame)
     panel = encoder.panel(history)
-    outside, ahead = encoder.future(panel.series[0], panel.times[name], 12)
+    exogenous, ahead = encoder.future(panel.series[0], panel.times[name], 12)
     assert ahead.tolist() == frame["ds"].iloc[-12:].tolist()
     np.testing.assert_allclose(
-        np.concatenate([panel.series[0].outside, outside]), whole.series[0].outside[20:], atol=1e-9
+        np.concatenate([panel.series[0].exogenous, exogenous]), whole.series[0].exogenous[20:], atol=1e-9
     )
 
 
@@ -353,14 +354,16 @@ def test_irregular_times_are_measured_in_usual_gaps() -> None:
     encoder = Encoder.fit(frame, season_length=24)
     panel = encoder.panel(frame)
     (series,) = panel.series
-    assert (encoder.freq, encoder.regular, encoder.timeline.step) == (None, False, 3600.0)
+    assert (encoder.timeline.freq, encoder.timeline.regular, encoder.timeline.step) == (None, False, 3600.0)
     np.testing.assert_allclose(series.positions[:5], [0, 1, 3, 4, 6])
-    np.testing.assert_allclose(series.outside[:4, -1], [0, 0, np.log(2), 0])
-    assert series.outside[-1, -1] == pytest.approx(np.log(0.5))
-    outside, ahead = encoder.future(series, panel.times["series"], 2)
+    np.testing.assert_allclose(series.exogenous[:4, -1], [0, 0, np.log(2), 0])
+    assert series.exogenous[-1, -1] == pytest.approx(np.log(0.5))
+    exogenous, ahead = encoder.future(series, panel.times["series"], 2)
     assert ahead.tolist() == [frame["ds"].iloc[-1] + pd.Timedelta(hours=number) for number in (1, 2)]
-    np.testing.assert_allclose(outside[:, -1], 0, atol=1e-12)
-    np.testing.assert_allclose(outside[:, :-1], encoder.rhythm.wave_values(series.positions[-1] + np.array([1.0, 2.0])))
+    np.testing.assert_allclose(exogenous[:, -1], 0, atol=1e-12)
+    np.testing.assert_allclose(
+        exogenous[:, :-1], encoder.seasonality.fourier_terms(series.positions[-1] + np.array([1.0, 2.0]))
+    )
 
 
 def test_a_future_table_says_when_irregular_times_come() -> None:
@@ -369,9 +372,9 @@ def test_a_future_table_says_when_irregular_times_come() -> None:
     panel = encoder.panel(frame)
     last = frame["ds"].iloc[-1]
     table = pd.DataFrame({"ds": [last + pd.Timedelta(hours=hours) for hours in (3, 7, 8)]})
-    outside, ahead = encoder.future(panel.series[0], panel.times["series"], 2, table)
+    exogenous, ahead = encoder.future(panel.series[0], panel.times["series"], 2, table)
     assert ahead.tolist() == table["ds"].tolist()[:2]
-    np.testing.assert_allclose(outside, np.log([[3], [4]]))
+    np.testing.assert_allclose(exogenous, np.log([[3], [4]]))
     with pytest.raises(DataError, match=r"series 'series': the future table has 3 rows after .* the horizon is 4"):
         encoder.future(panel.series[0], panel.times["series"], 4, table)
 
@@ -388,13 +391,13 @@ def test_features_stand_where_the_docstring_says() -> None:
     frame.loc[3, "price"] = np.nan
     encoder = Encoder.fit(frame, RICH, season_length=1)
     first, second = encoder.panel(frame).series
-    num_waves = encoder.rhythm.wave_values(np.zeros(1)).shape[1]
-    price, events, size = np.split(first.outside[:, num_waves:], [1, 4], axis=1)
+    num_waves = encoder.seasonality.fourier_terms(np.zeros(1)).shape[1]
+    price, events, size = np.split(first.exogenous[:, num_waves:], [1, 4], axis=1)
     assert price[3] == 0
     column = frame["price"].dropna()
     assert price[5, 0] == pytest.approx((5 - column.mean()) / column.std(ddof=0))
     np.testing.assert_array_equal(events[:3], [[0, 1, 0], [0, 0, 1], [1, 0, 0]])  # fair, none, sale
-    assert (set(size[:, 0]), set(second.outside[:, -1])) == ({-1.0}, {1.0})  # 1 and 3 around a mean of 2
+    assert (set(size[:, 0]), set(second.exogenous[:, -1])) == ({-1.0}, {1.0})  # 1 and 3 around a mean of 2
     assert first.past.shape == (30, 1)
     assert first.past.mean() == pytest.approx(0)
     assert (first.static.tolist(), second.static.tolist(), encoder.num_categories) == ([1], [2], [3])
@@ -406,14 +409,14 @@ def test_unknown_categories_are_zero() -> None:
     later = frame.assign(region="west", event="strike")
     series = encoder.panel(later).series[0]
     assert series.static.tolist() == [0]
-    assert (series.outside[:, -4:-1] == 0).all()
+    assert (series.exogenous[:, -4:-1] == 0).all()
 
 
 def test_absent_rows_have_features_of_zero() -> None:
     frame = rich().drop(index=[5])
     encoder = Encoder.fit(frame, RICH)
     series = encoder.panel(frame).series[0]
-    assert (series.outside[5, -5:-1] == 0).all()
+    assert (series.exogenous[5, -5:-1] == 0).all()
     assert series.past[5] == 0
 
 
@@ -450,7 +453,7 @@ def test_a_static_feature_may_be_missing_in_some_rows_or_all() -> None:
     encoder = Encoder.fit(frame, RICH)
     first, second = encoder.panel(frame).series
     assert (first.static.tolist(), second.static.tolist(), encoder.num_categories) == ([1], [0], [2])
-    assert second.outside[0, -1] == 0
+    assert second.exogenous[0, -1] == 0
 
 
 def test_numbers_of_the_category_type_are_categories() -> None:
@@ -480,7 +483,7 @@ def test_a_few_texts_among_numbers_are_problems_of_their_series() -> None:
     panel = encode(frame, Columns(future=("price",)))
     assert [series.uid for series in panel.series] == ["b"]
     assert panel.problems["a"].startswith("series 'a': 'cheap' in price is no finite number")
-    assert panel.series[0].outside.shape == whole.series[1].outside.shape
+    assert panel.series[0].exogenous.shape == whole.series[1].exogenous.shape
 
 
 def test_a_static_feature_of_lists_is_a_problem_of_its_series() -> None:
@@ -498,8 +501,8 @@ def test_the_rows_ahead_continue_every_column() -> None:
     encoder = Encoder.fit(frame, RICH)
     panel, whole = encoder.panel(history), encoder.panel(frame)
     for short, long in zip(panel.series, whole.series, strict=True):
-        outside, ahead = encoder.future(short, panel.times[short.uid], 3, table.sample(frac=1, random_state=1))
-        np.testing.assert_allclose(outside, long.outside[30:], atol=1e-12)
+        exogenous, ahead = encoder.future(short, panel.times[short.uid], 3, table.sample(frac=1, random_state=1))
+        np.testing.assert_allclose(exogenous, long.exogenous[30:], atol=1e-12)
         assert ahead.tolist() == whole.times[short.uid][30:].tolist()
 
 
@@ -508,8 +511,8 @@ def test_a_future_table_needs_neither_target_nor_past_nor_static_columns() -> No
     encoder = Encoder.fit(frame, RICH)
     panel = encoder.panel(frame)
     table = pd.DataFrame({"unique_id": "b", "ds": ["2020-01-31"], "price": [1.0], "event": ["sale"]})
-    outside, _ = encoder.future(panel.series[1], panel.times["b"], 1, table)
-    assert outside[0, -4:].tolist() == [0, 0, 1, 1]
+    exogenous, _ = encoder.future(panel.series[1], panel.times["b"], 1, table)
+    assert exogenous[0, -4:].tolist() == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -551,7 +554,7 @@ def test_an_encoder_survives_json(frame: pd.DataFrame) -> None:
     again = Encoder.from_dict(json.loads(json.dumps(encoder.to_dict(), allow_nan=False)))
     assert again == encoder
     for before, after in zip(encoder.panel(frame).series, again.panel(frame).series, strict=True):
-        np.testing.assert_array_equal(before.outside, after.outside)
+        np.testing.assert_array_equal(before.exogenous, after.exogenous)
 
 
 def test_a_damaged_encoder_is_a_data_error() -> None:

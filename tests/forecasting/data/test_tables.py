@@ -11,7 +11,10 @@ import pandas as pd
 import pytest
 
 from stochflow.core.errors import ConfigError, DataError
-from stochflow.forecasting.data.encoder import Columns, Encoder, check_horizon, read_frame
+from stochflow.forecasting.config import check_horizon
+from stochflow.forecasting.data.columns import Columns
+from stochflow.forecasting.data.encoder import Encoder
+from stochflow.forecasting.data.tables import read_frame
 
 TEXT = "unique_id,ds,y\n007,2020-01-01,0.1\n007,2020-01-02,\nNA,2020-01-01,2\n"
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.forecasting.data.series import Array
-from stochflow.forecasting.data.tables import show_time
+from stochflow.forecasting.data.split import show_time
 from stochflow.forecasting.model.seasonality import offset_of, step_of
 
 T = TypeVar("T", str, int)

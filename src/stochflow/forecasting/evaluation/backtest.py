@@ -10,9 +10,10 @@ import pandas as pd
 
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.forecasting.data.datasets import SERIES, load_group, load_series
-from stochflow.forecasting.evaluation.baselines import Array, Baseline, Mask
+from stochflow.forecasting.data.series import Array, Mask
+from stochflow.forecasting.evaluation.baselines import Baseline
 from stochflow.forecasting.evaluation.scoring import LEVELS, SCORES, at_levels, distribution_scores, point_scores
-from stochflow.forecasting.model.seasonality import Rhythm, rhythm_of
+from stochflow.forecasting.model.seasonality import Seasonality, seasonality_of
 
 # the least that a forecaster is given to learn from
 MIN_HISTORY = 48
@@ -37,8 +38,8 @@ class Case:
     y: Array
 
     @property
-    def rhythm(self) -> Rhythm:
-        return rhythm_of(self.freq)
+    def seasonality(self) -> Seasonality:
+        return seasonality_of(self.freq)
 
     @property
     def observed(self) -> Mask:
@@ -141,7 +142,7 @@ def backtest(
             begun = time.perf_counter()
             if number == 0 and isinstance(forecaster, FittedOnce):
                 forecaster.fit(past)
-            q = forecaster.quantiles(past.filled, case.rhythm, case.horizon, levels, past.observed)
+            q = forecaster.quantiles(past.filled, case.seasonality, case.horizon, levels, past.observed)
             seconds = time.perf_counter() - begun
             if q.shape != (len(levels), case.horizon) or not np.isfinite(q).all():
                 raise DataError(
@@ -154,7 +155,7 @@ def backtest(
         medians.append(middle)
         means.append(mean)
     history = pd.DataFrame({"unique_id": case.name, "ds": np.arange(len(case.y)), "y": case.y})
-    points = point_scores(pd.concat(medians), pd.concat(means), history, list(forecasters), case.rhythm.season)
+    points = point_scores(pd.concat(medians), pd.concat(means), history, list(forecasters), case.seasonality.season)
     frame = pd.DataFrame(rows).merge(points, on=["method", "cutoff"], how="left")
     frame.insert(0, "series", case.name)
     frame.insert(2, "origin", frame.pop("cutoff") + 1)
