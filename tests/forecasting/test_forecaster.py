@@ -67,7 +67,7 @@ def test_paths_are_stretched_around_their_median_by_the_factor_of_their_series(
         above = old > middle
         np.testing.assert_allclose((new - middle)[above], factor * (old - middle)[above])
         assert (new > 0).all()
-    # judged anew when newer data come; none for a series that cannot be judged
+    # calibrated anew on newer data; neutral for a series without held-out origins
     monkeypatch.setattr("stochflow.forecasting.forecaster.calibrate", lambda *_: {"b": Calibration(stretch=1.2)})
     newer = pd.concat([monthly(uid="b"), monthly(uid="c")], ignore_index=True)
     assert after.update(newer).stretch == {"b": 1.2, "c": 1.0}
@@ -91,7 +91,7 @@ def test_a_ridge_regression_draws_its_share_of_the_paths_of_a_long_series(monkey
     assert sorted(map(tuple, drawn[1][1])) != sorted(map(tuple, drawn[1][0]))
 
 
-def test_the_spread_is_judged_at_every_origin_by_what_was_known_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calibration_at_every_origin_uses_only_earlier_values(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
     def spy(trained: TrainedNetwork, panel: list[Series], *_: object) -> dict[str, Calibration]:

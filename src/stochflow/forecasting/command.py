@@ -19,7 +19,7 @@ from stochflow.forecasting.model.fit import Report, no_report
 from stochflow.forecasting.output import MODEL, interval_levels
 from stochflow.forecasting.plotting import fan_page
 
-# quantiles that the page's bands need
+# quantile levels of the bands on the page
 _PAGE_LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
 
 

@@ -87,7 +87,7 @@ class StochflowForecaster:
         """Share of the paths that follow the network."""
         return self._fitted().trained.network_weight
 
-    trust = network_weight  # its name up to version 0.1
+    trust = network_weight  # the name that earlier versions and the command line use
 
     @property
     def stretch(self) -> dict[str, float]:

@@ -30,7 +30,7 @@ class StochflowSktimeForecaster(BaseForecaster):  # type: ignore[misc]  # sktime
 
     Args:
         freq: pandas frequency, if the index has none: what one step of an integer index means, such as "MS".
-        horizon: steps ahead that the network is judged on; by default as far as the `fh` of `fit` reaches, else 12.
+        horizon: steps ahead on which the network is validated; by default as far as the `fh` of `fit` reaches, else 12.
         season_length: steps of the main season, if not the one that the frequency implies.
         network: "auto", "none", "mlp" or "transformer".
         num_paths: paths that are drawn for a forecast.

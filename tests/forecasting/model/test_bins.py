@@ -1,4 +1,4 @@
-"""Bins whose index lead to values and back."""
+"""Bins: values to indices and back."""
 
 import numpy as np
 import pytest
@@ -54,8 +54,8 @@ def test_open_bins_hold_exponential_tails_with_the_stated_mean_excess() -> None:
     assert float(bins.edges[-1]) == pytest.approx(REACH * 6)
     assert bins.tail == pytest.approx(TAIL * REACH * 6)
     uniform = (torch.arange(100_000, dtype=torch.float64) + 0.5) / 100_000
-    for token, edge, sign in ((0, bins.edges[0], -1), (bins.num_bins - 1, bins.edges[-1], 1)):
-        excess = sign * (bins.sample(torch.full((100_000,), token), uniform) - edge)
+    for index, edge, sign in ((0, bins.edges[0], -1), (bins.num_bins - 1, bins.edges[-1], 1)):
+        excess = sign * (bins.sample(torch.full((100_000,), index), uniform) - edge)
         assert (excess >= 0).all()
         assert float(excess.mean()) == pytest.approx(bins.tail, rel=1e-3)
         assert float(excess.median()) == pytest.approx(bins.tail * np.log(2), rel=1e-3)

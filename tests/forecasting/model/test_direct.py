@@ -1,4 +1,4 @@
-"""Direct networks: what they learn, when they are used, and how paths take their values."""
+"""Direct networks: what they learn, and when they are used."""
 
 from collections.abc import Iterator
 from dataclasses import replace

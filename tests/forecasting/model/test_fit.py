@@ -70,7 +70,7 @@ def test_series_that_are_too_short_are_learned_from_whole() -> None:
     assert hold_out([white(100)], 50, 8) == ([100], [[]])
 
 
-def test_only_origins_with_something_observed_after_them_are_judged() -> None:
+def test_only_origins_with_observed_targets_are_used() -> None:
     silent_end = white(120)
     silent_end.observed[78:] = False
     assert hold_out([silent_end], 4, 8) == ([120], [[]])
@@ -166,7 +166,7 @@ def test_noise_that_follows_a_known_feature_is_learned(name: str) -> None:
     trained = train_network([series], PLAIN, 4, config)
     assert trained.network is not None
     assert trained.name == name
-    # the anchor's one width fits neither state; knowing both would save an eighth of its CRPS
+    # the linear ensemble's one scale fits neither state; knowing both would save an eighth of its CRPS
     assert trained.gain > 0.05
     assert trained.network_weight > 0.8
     features = features_at(series, fit_linear_models([series], PLAIN, config).ensembles[0], 0, np.arange(400, 600))
@@ -180,10 +180,10 @@ def test_noise_that_follows_a_known_feature_is_learned(name: str) -> None:
 
 def test_training_ends_after_its_patience_and_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     gains = iter([0.1, 0.05, 0.4, 0.2, 0.4, 0.3, 0.9])
-    judged: list[torch.Tensor] = []
+    validated: list[torch.Tensor] = []
 
     def gain(_: Validation, network: ForecastNetwork, windows: None) -> tuple[float, float, float]:
-        judged.append(network.policy.weight.detach().clone())
+        validated.append(network.policy.weight.detach().clone())
         return next(gains), 0.1, 20.0
 
     monkeypatch.setattr(Validation, "gain", gain)
@@ -192,8 +192,8 @@ def test_training_ends_after_its_patience_and_keeps_the_best(monkeypatch: pytest
     trained = train_network([moody(150)], PLAIN, 4, config, report=lambda *seen: reports.append(seen))
     assert trained.network is not None
     assert (trained.steps, trained.gain, trained.error) == (6, 0.4, 0.1)
-    assert torch.equal(trained.network.policy.weight, judged[2])
-    assert not torch.equal(judged[2], judged[-1])
+    assert torch.equal(trained.network.policy.weight, validated[2])
+    assert not torch.equal(validated[2], validated[-1])
     # three looks without progress, the second 0.4 among them
     assert [step for _, step, _ in reports] == [2, 4, 6, 8, 10, 12]
     assert trained.history == [(step, gain) for _, step, gain in reports]
@@ -235,7 +235,7 @@ def test_a_gain_below_the_least_one_counts_as_none() -> None:
     assert trained.network_weight == 0.0
 
 
-def test_trust_is_the_probability_that_the_gain_is_real_discounted_by_the_evidence() -> None:
+def test_the_network_weight_is_the_probability_that_the_gain_is_real_discounted_by_the_evidence() -> None:
     network = new_network("mlp", 3, 0, (), settings())
     sure = TrainedNetwork(network, "mlp", gain=0.02, error=0.01, evidence=1e9)
     assert sure.network_weight == pytest.approx(0.97725, abs=1e-4)

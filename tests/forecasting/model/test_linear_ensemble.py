@@ -1,4 +1,4 @@
-"""LinearEnsemble against slow, literal versions of themselves."""
+"""The linear ensemble against slow, literal versions of itself."""
 
 import numpy as np
 import pytest
@@ -252,7 +252,7 @@ def test_what_fills_a_gap_is_never_a_target() -> None:
 
 
 @pytest.mark.parametrize("num", [16, 17, 20, 24, 25, 26, 30, 36, 40])
-def test_short_series_have_finite_anchors(num: int) -> None:
+def test_short_series_have_finite_members(num: int) -> None:
     ensemble = fit(seasonal(num))
     for name in ("ar", "ma", "lag_weights", "feature_weights", "intercept", "noise_scale", "weight", "values"):
         assert np.isfinite(getattr(ensemble, name)).all(), name
@@ -292,7 +292,7 @@ def test_a_month_seen_twice_is_hardly_believed_to_be_wild() -> None:
     assert fit(y).seasonal_scale.max() < 1.35
 
 
-def test_both_seasons_make_unrest_together() -> None:
+def test_both_seasons_scale_the_noise() -> None:
     hours = np.arange(24 * 7 * 40)
     size = np.where(hours % 24 == 3, 4.0, 1.0) * np.where(hours % 168 == 100, 4.0, 1.0)
     y = np.random.default_rng(2).normal(size=len(hours)) * size

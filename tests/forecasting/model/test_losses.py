@@ -165,8 +165,8 @@ def test_the_divergence_objective_is_its_mean_from_the_reward_around_what_happen
 def certain(mass: dict[int, float]) -> Tensor:
     """log masses of one state, [1, 17]; bins that are not named are impossible."""
     log_mass = torch.full((1, 17), -69.0, dtype=torch.float64)
-    for token, share in mass.items():
-        log_mass[0, token] = np.log(share)
+    for index, share in mass.items():
+        log_mass[0, index] = np.log(share)
     return log_mass
 
 
@@ -265,11 +265,11 @@ def test_losses_and_gradients_stay_finite_at_extreme_logits(
 
 def test_the_likelihood_has_the_gradient_of_finite_differences(noise: ResidualDistribution, bins: Bins) -> None:
     network = new_network("mlp", 3, 0, (), settings())
-    tokens = torch.tensor([2, 8, 13])
+    outcomes = torch.tensor([2, 8, 13])
 
     def likelihood(logits: Tensor, log_stretch: Tensor) -> Tensor:
         heads = ForecastHeads(torch.log_softmax(logits, dim=-1), log_stretch, torch.zeros(3), torch.zeros(3, 8))
-        return log_observed(heads, network, noise, bins, tokens)
+        return log_observed(heads, network, noise, bins, outcomes)
 
     generator = torch.Generator().manual_seed(5)
     logits = torch.randn(3, 9, dtype=torch.float64, generator=generator, requires_grad=True)

@@ -1,4 +1,4 @@
-"""The forecast of one step: where it path_starts, that it is a distribution, and what moves it."""
+"""The forecast of one step: where it starts, that it is a distribution, and what moves it."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def states(num: int, seed: int = 2) -> Tensor:
     return torch.randn(num, 5, generator=torch.Generator().manual_seed(seed))
 
 
-def test_an_untrained_network_is_the_kernel_around_barely_spread_intentions(
+def test_an_untrained_network_is_the_residual_distribution_around_barely_spread_intentions(
     noise: ResidualDistribution, bins: Bins
 ) -> None:
     fresh = network()
@@ -65,7 +65,7 @@ def test_an_untrained_network_is_the_kernel_around_barely_spread_intentions(
     below = [noise.cdf(bins.edges - aim) for aim in fresh.intentions]
     own = torch.stack([torch.cat([low[:1], low.diff(), 1 - low[-1:]]) for low in below])
     torch.testing.assert_close(mass, policy @ own, atol=1e-7, rtol=0)  # π is of single precision
-    # and that is almost the noise itself
+    # and that is almost the residual distribution itself
     assert (mass[0] - own[4]).abs().sum() < 2 * (1 - policy[0, 4])
 
 
@@ -83,10 +83,10 @@ def test_the_forecast_sums_to_one_over_the_bins(noise: ResidualDistribution, bin
 def test_the_outcome_that_happened_is_read_off_the_forecast(noise: ResidualDistribution, bins: Bins) -> None:
     moved = disturbed()
     heads = moved(states(33))
-    tokens = torch.arange(33)
-    whole = log_forecast(heads, log_outcomes(heads, moved, noise, bins)).gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
+    outcomes = torch.arange(33)
+    whole = log_forecast(heads, log_outcomes(heads, moved, noise, bins)).gather(-1, outcomes.unsqueeze(-1)).squeeze(-1)
     # where the mass is not zero: impossible outcomes count 1e-30 once, or once per intention
-    found = log_observed(heads, moved, noise, bins, tokens)
+    found = log_observed(heads, moved, noise, bins, outcomes)
     possible = whole > -60
     assert possible.sum() > 20
     torch.testing.assert_close(found[possible], whole[possible], atol=1e-6, rtol=1e-6)
@@ -94,7 +94,7 @@ def test_the_outcome_that_happened_is_read_off_the_forecast(noise: ResidualDistr
 
 
 def flat_heads(log_stretch: tuple[float, float], aim: int = 4) -> ForecastHeads:
-    """One state that surely intends token `aim`."""
+    """One state that surely intends shift `aim`."""
     log_policy = torch.full((1, 9), -80.0)
     log_policy[0, aim] = 0.0
     return ForecastHeads(log_policy, torch.tensor([log_stretch]), torch.zeros(1), torch.zeros(1, 8))
@@ -146,7 +146,7 @@ def test_features_are_standardised_by_the_sample() -> None:
     assert not torch.allclose(moved(states(3)).hidden, before)
 
 
-def test_departure_is_zero_at_the_anchor_and_grows_with_what_the_heads_add() -> None:
+def test_the_prior_penalty_is_zero_at_the_linear_forecast_and_grows_with_what_the_heads_add() -> None:
     fresh, moved = network(), disturbed()
     assert fresh.prior_penalty(fresh(states(6))).item() == 0.0
     heads = moved(states(6))
@@ -196,7 +196,7 @@ def test_categories_are_told_apart_once_they_were_trained() -> None:
     assert knowing(states(3), context_vector).hidden.shape == (3, 8)
 
 
-def test_a_network_without_context_and_categories_has_no_thought() -> None:
+def test_a_network_without_context_and_categories_has_no_context_vector() -> None:
     assert network().context_vector(None, torch.zeros(2, 0, dtype=torch.int64)) is None
 
 

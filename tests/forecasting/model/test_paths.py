@@ -211,7 +211,7 @@ def test_the_network_sees_its_own_standardised_residuals() -> None:
     network = new_network("mlp", num_features(start), 0, (), ForecastConfig(width=4, num_intentions=5))
     with torch.no_grad():
         network.policy.bias.copy_(torch.tensor([0.0, 0.0, 100.0, 0.0, 0.0]))
-    # a models that always residuals by the same
+    # every residual is the same
     always = models_of(ResidualDistribution(1.5 + SILENT.knots, SILENT.levels), Bins(1.5 + POINT.edges, POINT.tail))
     shown = seen_by(network, start, always)
     before = np.arcsinh(ensemble.residuals[0, -6:])

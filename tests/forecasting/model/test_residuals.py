@@ -1,4 +1,4 @@
-"""The curve of residuals: a distribution function, its inverse and its slope."""
+"""The residual distribution: its distribution function, inverse and slope."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from torch.autograd import gradcheck
 from stochflow.forecasting.model.residuals import ResidualDistribution, fit_residuals
 
 
-def normal_kernel(num: int = 500) -> ResidualDistribution:
+def normal_residuals(num: int = 500) -> ResidualDistribution:
     return fit_residuals(np.random.default_rng(0).normal(size=num), np.ones(num))
 
 
@@ -24,7 +24,7 @@ def test_knots_and_levels_increase_whatever_the_residuals(values: list[float]) -
 
 
 def test_quantile_and_cdf_undo_each_other() -> None:
-    noise = normal_kernel()
+    noise = normal_residuals()
     levels = torch.linspace(0.0005, 0.9995, 500, dtype=torch.float64)
     torch.testing.assert_close(noise.cdf(noise.quantile(levels)), levels, atol=1e-9, rtol=0)
     values = torch.linspace(float(noise.knots[0]), float(noise.knots[-1]), 500, dtype=torch.float64)
@@ -32,7 +32,7 @@ def test_quantile_and_cdf_undo_each_other() -> None:
 
 
 def test_beyond_the_ends_the_curve_is_flat() -> None:
-    noise = normal_kernel()
+    noise = normal_residuals()
     far = torch.tensor([-1e6, 1e6], dtype=torch.float64)
     assert noise.cdf(far).tolist() == [0.0, 1.0]
     assert noise.quantile(torch.tensor([0.0, 1.0], dtype=torch.float64)).tolist() == [
@@ -42,7 +42,7 @@ def test_beyond_the_ends_the_curve_is_flat() -> None:
 
 
 def test_the_gradient_of_the_curve_is_its_density() -> None:
-    noise = normal_kernel()
+    noise = normal_residuals()
     # away from the knots, where the slope jumps
     values = ((noise.knots[1:-2] + noise.knots[2:-1]) / 2)[::20].requires_grad_()
     assert gradcheck(noise.cdf, (values,), eps=1e-7, atol=1e-4)

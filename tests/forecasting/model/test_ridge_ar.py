@@ -70,7 +70,7 @@ def test_the_main_season_leaves_the_week_of_hours_out() -> None:
     assert main_season(seasonality_of("h")) == Seasonality(24, 0, ((24.0, 3),))
 
 
-def test_days_know_the_year_and_long_seasons_have_three_waves() -> None:
+def test_days_know_the_year_and_long_seasons_have_three_harmonics() -> None:
     assert season_fourier(1) == ()
     assert season_fourier(12) == ((12.0, 6),)
     assert season_fourier(7) == ((7.0, 3), (365.25, 2))

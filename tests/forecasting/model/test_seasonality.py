@@ -1,4 +1,4 @@
-"""Seasons of frequencies, and the lags and waves that follow from them."""
+"""Seasons of frequencies, and the lags and Fourier terms that follow from them."""
 
 import numpy as np
 import pandas as pd
@@ -79,7 +79,7 @@ def test_an_unknown_frequency_is_named_with_the_remedy() -> None:
         seasonality_of("fortnight")
 
 
-def test_a_given_season_replaces_the_main_one_and_keeps_only_much_longer_waves() -> None:
+def test_a_given_season_replaces_the_main_one_and_keeps_only_much_longer_periods() -> None:
     seasonality = seasonality_of("h", season_length=12)
     assert (seasonality.season, seasonality.long_season) == (12, 0)
     assert [period for period, _ in seasonality.fourier] == [12, 168, 24 * 365.25]
@@ -93,7 +93,7 @@ def test_a_season_is_a_number_of_steps(length: int) -> None:
         seasonality_of("D", season_length=length)
 
 
-def test_waves_repeat_after_their_period_and_leave_out_the_sine_that_is_always_zero() -> None:
+def test_fourier_terms_repeat_after_their_period_and_leave_out_the_sine_that_is_always_zero() -> None:
     seasonality = seasonality_of("MS")
     waves = seasonality.fourier_terms(np.arange(24.0))
     assert waves.shape == (24, 11)  # six cosines, five sines
@@ -103,7 +103,7 @@ def test_waves_repeat_after_their_period_and_leave_out_the_sine_that_is_always_z
     assert np.linalg.matrix_rank(np.column_stack([np.ones(12), waves[:12]])) == 12
 
 
-def test_without_waves_there_are_no_columns() -> None:
+def test_without_fourier_terms_there_are_no_columns() -> None:
     assert Seasonality(1).fourier_terms(np.zeros((3, 4))).shape == (3, 4, 0)
 
 

@@ -22,13 +22,13 @@ def test_the_window_reaches_four_seasons_or_the_long_one() -> None:
     assert residual_window(seasonality_of("h")) == 168
 
 
-def test_recent_surprises_come_first_latest_last() -> None:
+def test_recent_residuals_come_first_latest_last() -> None:
     residuals = torch.arange(32, dtype=torch.float64)
     seen = columns(residuals)
     np.testing.assert_allclose(seen[:6], np.arcsinh(np.arange(26, 32)), rtol=1e-6)
 
 
-def test_volatility_weighs_young_surprises_more_the_faster_it_forgets() -> None:
+def test_volatility_weights_recent_residuals_more_the_faster_it_decays() -> None:
     young, old = torch.zeros(32, dtype=torch.float64), torch.zeros(32, dtype=torch.float64)
     young[-1], old[0] = 1.0, 1.0
     assert columns(young)[7] > columns(young)[6]  # the fast mean notices the last residual more
@@ -51,7 +51,7 @@ def test_levels_are_the_next_value_the_last_and_that_of_a_season_ago_within_five
     np.testing.assert_allclose(seen[-3:], [5.0, 14 / 4, 8 / 4])
 
 
-def test_the_shape_follows_the_rhythm_and_what_is_known_outside() -> None:
+def test_the_shape_follows_the_seasonality_and_the_exogenous_features() -> None:
     for seasonality, expected in ((Seasonality(1), 10), (DAYS, 13), (seasonality_of("h"), 14)):
         residuals = torch.zeros(2, 3, residual_window(seasonality), dtype=torch.float64)
         values = torch.zeros(2, 3, seasonality.window, dtype=torch.float64)

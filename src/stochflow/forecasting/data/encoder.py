@@ -1,4 +1,4 @@
-"""Long tables in, series out: one encoder, fitted on the training table, serves every later one."""
+"""Encoder from long tables to series, fitted to the training table and applied to every later one."""
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -18,9 +18,9 @@ from stochflow.forecasting.model.seasonality import Seasonality, seasonality_of,
 
 __all__ = ["MIN_OBSERVED", "Columns", "Encoder", "Panel"]
 
-# with fewer, intervals are far too narrow: 80 % of a random walk's cover 55 % at 3 values, 74 % at 8, 83 % at 16
+# with fewer, intervals are too narrow: those of 80 % of a random walk cover 55 % at 3 values, 74 % at 8, 83 % at 16
 MIN_OBSERVED = 8
-# the log of a gap is cut off here: 150 usual gaps, or a 150th of one
+# bound of |log(gap / median gap)|: a factor of 150
 _LONGEST_LOG_GAP = 5.0
 
 
@@ -35,10 +35,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Encoder:
-    """How a table becomes arrays; everything that was learned from the training table.
+    """What was learned from the training table: timeline, seasonality, scales and categories of features.
 
-    Columns of `Series.exogenous`, in this order: waves, the log of the gap since the last time (irregular timestamps
-    only), features known in advance, numeric static features.
+    Columns of `Series.exogenous`, in this order: Fourier terms, the log of the gap since the last time (irregular
+    timestamps only), features known in advance, numeric static features.
     """
 
     columns: Columns
@@ -76,7 +76,7 @@ class Encoder:
 
     @cached_property
     def seasonality(self) -> Seasonality:
-        """Seasons, lags and waves that the frequency and `season_length` imply."""
+        """Seasonality that the frequency and `season_length` imply."""
         return seasonality_of(self.timeline.freq, self.season_length)
 
     @property
@@ -103,8 +103,8 @@ class Encoder:
     ) -> tuple[Array, pd.Index]:
         """What is known of the steps after `times`: rows of `exogenous`, [horizon, F], and times, [horizon].
 
-        Irregular timestamps go on by the usual gap unless `future_frame` says when; features known in advance must be
-        in `future_frame`. Rows and columns beyond what is needed are ignored.
+        Irregular timestamps continue with the median gap unless `future_frame` gives them; features known in advance
+        must be in `future_frame`. Rows and columns beyond what is needed are ignored.
         """
         check_horizon(horizon)
         given = self._rows_ahead(series.uid, future_frame)
@@ -121,7 +121,7 @@ class Encoder:
                 ahead = self.timeline.ahead(times, horizon)
             except DataError as error:
                 raise DataError(f"series '{series.uid}': {error}") from None
-        blocks = [self._clock(self.timeline.phases(ahead), self.timeline.phases(times[-1:]))]
+        blocks = [self._calendar(self.timeline.phases(ahead), self.timeline.phases(times[-1:]))]
         if self.columns.future and given is not None:
             blocks.append(self._features_at(given, ahead))
         static = series.exogenous[:1, series.exogenous.shape[1] - len(self._static_numbers) :]
@@ -170,7 +170,7 @@ class Encoder:
             for names in (self.columns.future, self.columns.past)
         )
         numbers = self.features.encode(uid, static, self._static_numbers)
-        exogenous = [self._clock(phases, phases[:1] - 1), known, np.repeat(numbers, len(times), axis=0)]
+        exogenous = [self._calendar(phases, phases[:1] - 1), known, np.repeat(numbers, len(times), axis=0)]
         codes = [self.features.codes(static[name])[0] for name in self._static_codes]
         series = Series(
             uid,
@@ -183,13 +183,13 @@ class Encoder:
         )
         return series, times
 
-    def _clock(self, phases: Array, previous: Array) -> Array:
-        """Waves and, for irregular times, the log of the gap since the time before, [n] and [1] → [n, columns]."""
-        waves = self.seasonality.fourier_terms(phases)
+    def _calendar(self, phases: Array, previous: Array) -> Array:
+        """Fourier terms and, for irregular times, the log of the gap before each, [n] and [1] → [n, columns]."""
+        terms = self.seasonality.fourier_terms(phases)
         if self.timeline.regular:
-            return waves
+            return terms
         gaps = np.log(np.diff(phases, prepend=previous))
-        return np.concatenate([waves, np.clip(gaps, -_LONGEST_LOG_GAP, _LONGEST_LOG_GAP)[:, None]], axis=1)
+        return np.concatenate([terms, np.clip(gaps, -_LONGEST_LOG_GAP, _LONGEST_LOG_GAP)[:, None]], axis=1)
 
     def _static_row(self, rows: RawSeries) -> pd.DataFrame:
         """The one value of each static feature, [1 row]."""

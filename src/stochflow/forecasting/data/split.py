@@ -17,7 +17,7 @@ Column: TypeAlias = "pd.Series[Any]"
 
 # id of the series of a table without ids
 ONLY_SERIES = "series"
-# a last time that comes so many usual gaps late, after gaps of which none was so many times the usual, is mistyped
+# a last gap of so many median gaps, where no other is longer than so many, is a mistyped time
 _MANY_GAPS, _LONG_GAP = 1_000, 10
 _FEW_TIMES = 8
 
@@ -145,7 +145,7 @@ def _check_target(uid: str, column: Column, bad: NDArray[Any], times: pd.Index) 
 
 
 def _check_last_gap(uid: str, times: pd.Index) -> None:
-    """Raise a DataError for a last time that lies far beyond what the others let expect."""
+    """Raise a DataError for a last time that is implausibly late."""
     if len(times) < _FEW_TIMES:
         return
     ticks = times.asi8 if isinstance(times, pd.DatetimeIndex) else times.to_numpy()
@@ -182,7 +182,7 @@ def _number(value: object) -> float:
 
 
 def show_time(time: object) -> str:
-    """A timestamp as people write it: no midnight, no fractions of nothing."""
+    """A timestamp without a time of day of midnight."""
     return re.sub(r" 00:00:00$", "", str(time))
 
 

@@ -1,7 +1,7 @@
-"""How good a distribution was: scores of quantile forecasts against what happened.
+"""Scores of quantile forecasts.
 
-q is a forecast's quantiles, [L, horizon] for L rising levels, and y the truth, [horizon], NaN where nobody knows it:
-such steps are skipped. With `LEVELS`, the 99 percentiles, the integrals over levels are close to exact.
+q is a forecast's quantiles, [L, horizon] for L rising levels, and y the truth, [horizon], NaN where it is
+unknown: such steps are skipped. With `LEVELS`, the 99 percentiles, the integrals over levels are close to exact.
 """
 
 from collections.abc import Sequence
