@@ -1,11 +1,17 @@
 """Environments that are small enough to enumerate by hand."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from stochflow.environments.channels import Channel
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.task import Alphabet, Task
+from stochflow.experiments.build import build
+from stochflow.experiments.experiment import Experiment
+from stochflow.experiments.launch import resolve_config
+from stochflow.objectives.learners import GraphLearner
 
 
 class Scored(Task):
@@ -26,3 +32,15 @@ class Scored(Task):
 def scored_environment(channel: Channel, length: int, scores: Tensor | None = None) -> SequenceEnvironment:
     """Sequences of so many letters of a channel."""
     return SequenceEnvironment(Scored(channel.num_tokens, length, scores), channel)
+
+
+def graph_experiment(task: str = "hypergrid:2,4", **settings: Any) -> Experiment:
+    """A run on a graph, freshly initialised, with a small network."""
+    small = {"task": task, "model": {"width": 32, "num_layers": 1}, "optimiser": {"batch_size": 64}}
+    return build(resolve_config([small, settings]))
+
+
+def graph_learner(experiment: Experiment) -> GraphLearner:
+    learner = experiment.trainer.learner
+    assert isinstance(learner, GraphLearner)
+    return learner
