@@ -15,6 +15,7 @@ from stochflow.cli import app as cli
 from stochflow.config.noise import parse_noise
 from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError, DataError
+from stochflow.environments.settings import resolve_layers
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments import launch
 
@@ -202,7 +203,7 @@ def test_an_argument_that_is_wrong_is_refused_before_anything_is_written(tmp_pat
     ],
 )
 def test_a_run_is_named_after_what_it_is(settings: dict[str, Any], name: str) -> None:
-    assert launch.default_path(launch.resolve_config([settings])) == Path("runs") / name
+    assert launch.default_path(resolve_layers([settings])) == Path("runs") / name
 
 
 def test_different_channels_have_different_names() -> None:

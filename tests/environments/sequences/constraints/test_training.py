@@ -18,7 +18,7 @@ from stochflow.environments.sequences.tfbind8 import TFBind8
 from stochflow.experiments import build as experiment
 from stochflow.experiments import launch
 from stochflow.experiments.experiment import Experiment
-from stochflow.objectives.path_terms import observed_paths
+from stochflow.objectives.path_terms import path_steps
 from stochflow.sampling.rollout import rollout
 from stochflow.truth.truth import SequenceTruth
 
@@ -72,7 +72,8 @@ def test_blind_balance_leaves_out_paths_that_nobody_may_intend(method: str, blin
     allowed = built.network.mask.all_prefixes(batch.outcomes)[:, :-1]
     meant = allowed.gather(-1, batch.outcomes.unsqueeze(-1)).squeeze(-1).all(dim=-1)
     assert 0 < meant.sum() < len(meant)
-    valid = observed_paths(learner, batch, 0).valid
+    valid = path_steps(learner, batch, 0).valid
+    assert valid is not None
     expected = meant if blind else torch.ones_like(meant)  # noise-aware balance knows how such a path comes about
     assert torch.equal(valid, expected.unsqueeze(-1).expand_as(valid))
 

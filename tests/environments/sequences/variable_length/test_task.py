@@ -6,6 +6,7 @@ from torch import Tensor
 from stochflow.core.random import Generators
 from stochflow.environments.channels import uniform_slip
 from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.task import Task
 from stochflow.environments.sequences.variable_length import (
     LengthMask,
@@ -15,7 +16,6 @@ from stochflow.environments.sequences.variable_length import (
     with_edits,
 )
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.models.prefix_sampler import NetworkSampler
 from stochflow.sampling.rollout import rollout
 
 RULES = LengthRules(2, 2, 3, deletion=0.2, duplication=0.2)
@@ -84,8 +84,8 @@ def test_a_rollout_keeps_to_the_rules() -> None:
     network = FlowNetwork(RULES.num_tokens, 3, (1,), 8, 0)
     network.initialise(torch.Generator().manual_seed(0))
     network.mask, network.stop = LengthMask(RULES), RULES.stop
-    channel = with_edits(uniform_slip(2, 0.5), RULES)
-    walk = rollout(NetworkSampler(network, 2000), channel, (2000, 3), Generators(0))
+    environment = SequenceEnvironment(VariableTask(Lengths(), RULES), with_edits(uniform_slip(2, 0.5), RULES))
+    walk = rollout(environment, network.sampler(2000), 2000, Generators(0))
     assert bool(RULES.possible(walk.outcomes).all())
     assert int(walk.intentions.max()) == STOP
     # noise passes both bounds now and then, and every token comes
