@@ -23,6 +23,13 @@ def reward_adjusted_diff(log_reward: Tensor, log_marginals: Tensor, valid: Tenso
     return log_reward - (log_marginals * valid).sum(dim=-1)
 
 
+def trajectory_weights(residual: Tensor, log_weights: Tensor | None) -> Tensor:
+    """Share of each trajectory in a mean under the policy: equal, or by importance; sums to one, [batch]."""
+    if log_weights is None:
+        return torch.full_like(residual, 1.0 / len(residual))
+    return torch.softmax(log_weights.detach().to(residual.dtype), dim=0)
+
+
 def trajectory_kl_loss(residual: Tensor, log_weights: Tensor | None = None) -> Tensor:
     """½·Var of the residual over the batch: its on-policy gradient is that of the KL with a batch baseline.
 
@@ -31,11 +38,7 @@ def trajectory_kl_loss(residual: Tensor, log_weights: Tensor | None = None) -> T
         log_weights: log importance weights π/behaviour of off-policy trajectories, [batch]; they sum to one
             after normalisation and carry no gradient.
     """
-    size = len(residual)
-    if log_weights is None:
-        weights = torch.full_like(residual, 1.0 / size)
-    else:
-        weights = torch.softmax(log_weights.detach().to(residual.dtype), dim=0)
+    size, weights = len(residual), trajectory_weights(residual, log_weights)
     centred = residual - (weights * residual).sum()
     return 0.5 * (weights * centred.square()).sum() * size / max(size - 1, 1)
 
@@ -119,8 +122,9 @@ class TrajectoryKL(Objective):
         }
         if heads.log_parent is None:
             return terms
-        # the same KL in p_B: on-policy it is the likelihood of the parents that were passed through
-        backward_loss = -(heads.log_parent * paths.valid).sum(dim=-1).mean()
+        # the same KL in p_B: the likelihood, under the policy, of the parents that were passed through
+        weights = trajectory_weights(residual.detach(), log_weights)
+        backward_loss = -(weights * (heads.log_parent * paths.valid).sum(dim=-1)).sum()
         return terms | {"loss": terms["loss"] + backward_loss, "backward_loss": backward_loss}
 
     @silent()

@@ -124,7 +124,8 @@ def entropy_terms(
     gammas = torch.tensor(config.gammas, dtype=entropies.dtype, device=entropies.device)
     high, low = weighted_quantiles(entropies, weights, (config.quantile, 1.0 - config.quantile))
     ratios = entropy_ratio(high, low, gammas)
-    log_ratio = ratios.log().mean()
+    # a depth that no episode has reached has no ratio
+    log_ratio = ratios[(weights > 0).any(dim=0)].log().mean()
     dynamics = dynamics_loss(entropies, weights / weights.sum(), ratios, gammas)
     penalty = _fade(config, progress) * (config.lambda_dynamics * dynamics - config.lambda_ratio * log_ratio)
     return EntropyTerms(penalty, log_ratio, dynamics)
