@@ -226,7 +226,8 @@ def test_resume_and_overwrite_exclude_each_other(copy: Path) -> None:
 # the command line in a process of its own, which sends itself a signal after the third step
 SIGNALLED = """
 import os, signal, sys
-from stochflow import api, cli
+from stochflow import api
+from stochflow.__main__ import main
 
 numbers = [signal.Signals[name] for name in sys.argv.pop(1).split(",")]
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background may have switched it off
@@ -241,7 +242,7 @@ def signalled(*arguments, listen, **options):
     return train(*arguments, listen=listen_and_signal, **options)
 
 api.train = signalled
-cli.main()
+main()
 """
 
 
