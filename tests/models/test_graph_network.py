@@ -10,6 +10,7 @@ from stochflow.environments.graphs.environment import GraphEnvironment, nodes_on
 from stochflow.environments.graphs.graph import Graph
 from stochflow.environments.graphs.gymnasium import gym_graph
 from stochflow.environments.graphs.hypergrid import hypergrid
+from stochflow.models.evaluation import AlongPaths
 from stochflow.models.graph_network import GraphNetwork
 from stochflow.sampling.rollout import Walk, rollout
 
@@ -81,7 +82,7 @@ def test_the_backward_policy_gives_nothing_to_what_cannot_have_happened(generato
 @pytest.mark.parametrize("backward", ["learned", "uniform"])
 def test_heads_along_paths_are_those_of_each_node_alone(network: GraphNetwork, walk: Walk, backward: str) -> None:
     graph = network.graph
-    heads = network.along(walk.outcomes, walk.valid, backward, ends=True)
+    heads = network.evaluate(AlongPaths(walk.outcomes, walk.valid, backward, ends=True)).heads()
     assert heads.log_backward is not None
     assert heads.log_parent is not None
     assert heads.log_end_flow is not None
@@ -94,7 +95,7 @@ def test_heads_along_paths_are_those_of_each_node_alone(network: GraphNetwork, w
         torch.testing.assert_close(heads.log_policy[row, time], network.log_policy(hidden, state)[0])
         torch.testing.assert_close(heads.log_flow[row, time], network.log_flow(hidden, state)[0])
         column = (graph.parents[child[0]] == state[0] * graph.num_outcomes + outcome).nonzero().item()
-        pairs = network.log_backward(after, child, uniform=backward == "uniform")[0]
+        pairs = network._log_pairs(network.backward_head(after), child, uniform=backward == "uniform")[0]
         torch.testing.assert_close(heads.log_backward[row, time], pairs[column])
         torch.testing.assert_close(heads.log_parent[row, time].exp(), pairs[column].exp().sum())
         assert torch.equal(heads.allowed[row, time], graph.valid_actions[state[0]])

@@ -43,9 +43,16 @@ class Tables(GraphNetwork):
     def log_flow(self, hidden: Tensor, nodes: Tensor) -> Tensor:
         return safe_log(self.tables[1][nodes])
 
-    def log_backward(self, hidden: Tensor, nodes: Tensor, uniform: bool = False) -> Tensor:
-        pairs = uniform_pairs(self.graph) if uniform else self.tables[2]
-        return safe_log(pairs[nodes])
+    def log_backward(self, hidden: Tensor, nodes: Tensor) -> Tensor:
+        return safe_log(self.tables[2][nodes])
+
+    def outputs(self, nodes: Tensor) -> Tensor:
+        """Log-probabilities are their own logits."""
+        states = torch.where(nodes < self.graph.num_states, nodes, 0)
+        flows = safe_log(self.tables[1][nodes]) - self.log_completions[nodes]
+        return torch.cat(
+            [self.log_policy(nodes, states), self.log_backward(nodes, nodes).flatten(1), flows.unsqueeze(-1)], dim=-1
+        )
 
 
 def parents_of(graph: Graph) -> tuple[Tensor, Tensor, Tensor]:

@@ -97,6 +97,11 @@ class GraphNetwork(FlowModel):
         """log F; [..., width], [...] → [...]."""
         return self.flow_head(hidden).squeeze(-1) + self.log_completions[nodes]
 
+    def outputs(self, nodes: Tensor) -> Tensor:
+        """Logits of π, logits of π_B and log F less its starting value side by side; [num] → [num, n]."""
+        hidden = self.hidden(nodes)
+        return torch.cat([head(hidden) for head in (self.policy_head, self.backward_head, self.flow_head)], dim=-1)
+
     def evaluate(self, where: AlongPaths) -> Evaluation[PathHeads]:
         """Along paths, by autograd; after the end of an episode the state is its object."""
         outcomes, valid, backward, ends = where
@@ -107,8 +112,7 @@ class GraphNetwork(FlowModel):
         # a batch passes through few different nodes: each goes through the network once
         distinct, which = nodes.unique(return_inverse=True)
         distinct, before, after = distinct.to(device), which[:, :-1].to(device), which[:, 1:].to(device)
-        hidden, places = self.hidden(distinct), places.to(device)
-        raw = torch.cat([head(hidden) for head in (self.policy_head, self.backward_head, self.flow_head)], dim=-1)
+        places = places.to(device)
         # objects intend nothing; their rows are those of the root and count nowhere
         rows = torch.where(distinct < graph.num_states, distinct, 0)
         allowed = self.valid_actions[rows]
@@ -130,7 +134,7 @@ class GraphNetwork(FlowModel):
                 choices=allowed.sum(dim=-1)[before],
             )
 
-        return AutogradEvaluation(raw, arrange)
+        return AutogradEvaluation(self.outputs(distinct), arrange)
 
     @torch.no_grad()
     def children_along(self, outcomes: Tensor, valid: Tensor) -> ChildFlows:
