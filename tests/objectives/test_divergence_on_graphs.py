@@ -165,7 +165,7 @@ def test_a_short_training_comes_close_to_the_optimum(method: str, steps: int, no
         experiment.trainer.train_step()
     assert -1e-6 < experiment.evaluate()["regret"] < 0.1
     assert experiment.truth is not None
-    assert experiment.trainer.objective.log_z() == pytest.approx(experiment.truth.attainable.log_z, abs=0.1)
+    assert experiment.trainer.objective.log_z() == pytest.approx(experiment.truth.attainable.log_z, abs=0.2)
 
 
 # -- episodes that end early, and the entropy terms
@@ -223,7 +223,7 @@ def test_the_planned_objective_takes_the_entropy_terms_into_its_loss() -> None:
     planned, terms = planned_terms(**weights)
     assert "log_entropy_ratio" not in plain
     penalty = 0.5 * (0.7 * terms["dynamics_loss"] - 0.3 * terms["log_entropy_ratio"])
-    assert abs(float(penalty)) > 1e-3
+    assert abs(penalty.item()) > 1e-3
     torch.testing.assert_close(terms["loss"], plain["loss"] + penalty)
     gradients = [
         torch.autograd.grad(each["loss"], owner.learner.network.policy_head.weight)[0]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from stochflow.config.schema import ObjectiveConfig
+from stochflow.core.logspace import masked_log_softmax
 from stochflow.objectives.entropy import (
     dynamics_loss,
     entropy_gradient,
@@ -340,6 +341,32 @@ def test_the_penaltys_gradient_agrees_with_finite_differences(generator: torch.G
     assert torch.autograd.gradcheck(
         lambda logits: entropy_terms(torch.log_softmax(logits, dim=-1), weights, config, 0.3).penalty, (logits,)
     )
+
+
+def test_entropy_is_relative_to_the_number_of_possible_actions(generator: torch.Generator) -> None:
+    choices = torch.tensor([[1, 2], [3, 2], [3, 1]])
+    possible = torch.arange(3) < choices.unsqueeze(-1)
+    uniform = masked_log_softmax(torch.zeros(3, 2, 3, dtype=torch.float64), possible)
+    torch.testing.assert_close(normalised_entropy(uniform, choices), (choices > 1).double(), atol=1e-12, rtol=0)
+    logits = torch.randn(3, 2, 3, dtype=torch.float64, generator=generator).requires_grad_()
+    everything = torch.full_like(choices, 3)
+    log_policy = torch.log_softmax(logits, dim=-1)
+    torch.testing.assert_close(normalised_entropy(log_policy, everything), normalised_entropy(log_policy))
+    weights = torch.rand(3, 2, dtype=torch.float64, generator=generator)
+    config = settings(lambda_dynamics=0.7, gammas=[0.25, 0.75])
+
+    def penalty(logits: Tensor) -> Tensor:
+        return entropy_terms(masked_log_softmax(logits, possible), weights, config, 0.3, choices).penalty
+
+    assert torch.autograd.gradcheck(penalty, (logits,))
+
+
+def test_depths_without_weight_are_left_out_of_the_ratio(generator: torch.Generator) -> None:
+    log_policy = random_log_policy(generator, 5, 4, 3)
+    weights = torch.ones(5, 4)
+    weights[:, 2:] = 0.0
+    longer, shorter = (entropy_terms(log_policy[:, :num], weights[:, :num], settings(), 0.0) for num in (4, 2))
+    torch.testing.assert_close(longer, shorter)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e4, -1e4])

@@ -1,5 +1,6 @@
 """Balance where states have several parents: zero exactly where flows, policies and dynamics agree."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from stochflow.config.methods import METHODS
 from stochflow.config.schema import LossShape
 from stochflow.core.errors import ConfigError
 from stochflow.environments.base import Environment
-from stochflow.environments.graphs.environment import GraphEnvironment
+from stochflow.environments.graphs.environment import GraphEnvironment, nodes_on
 from stochflow.environments.graphs.hypergrid import hypergrid
 from stochflow.environments.rewards import Reward
 from stochflow.experiments.build import check_objective, make_objective
@@ -85,6 +86,16 @@ def test_expected_balance_is_met_by_the_mean_of_the_flows_that_an_intention_lead
     if noise:  # which is not the balance of what comes
         steps = path_steps(objective.learner, batch, 0)
         assert float((steps.log_flow + steps.log_ratio - steps.log_next_flow)[batch.valid].abs().max()) > 0.01
+
+
+def test_expected_balance_counts_the_intentions_that_are_possible() -> None:
+    graph = hypergrid("2,4", slip=0.0)
+    network = flow_up(graph, random_pairs(graph))
+    objective, batch = balanced(network, 0.0, {"kind": "expected-balance"})
+    network.tables[1][0] *= math.e  # one nat too much for each of the three intentions of the root
+    states = nodes_on(graph, batch.outcomes, batch.valid)[:, :-1][batch.valid]
+    share = 3 * len(batch) / float(graph.valid_actions[states].sum())
+    assert float(objective.terms(batch, 0)["balance_loss"]) == pytest.approx(share, abs=1e-6)
 
 
 # -- loss shapes
