@@ -137,7 +137,7 @@ def test_the_residual_is_zero_on_a_balanced_flow(generator: torch.Generator) -> 
 def test_the_loss_of_the_objective_is_zero_on_a_balanced_flow(generator: torch.Generator) -> None:
     heads = balanced_heads(generator)
     terms = make_objective(fixed_network(heads)).terms(every_trajectory(heads.log_flow), step=0)
-    assert float(terms["loss"]) < 1e-12  # P̂ is kept in float32: δ is of the order 1e-7
+    assert terms["loss"].item() < 1e-12  # P̂ is kept in float32: δ is of the order 1e-7
 
 
 def test_hand_worked_residuals() -> None:
@@ -163,7 +163,7 @@ def test_one_unit_of_excess_at_the_root_costs_one_step_in_three(generator: torch
     excess = heads.log_flow.clone()
     excess[:, 0] += 1.0
     terms = make_objective(fixed_network(heads._replace(log_flow=excess))).terms(every_trajectory(heads.log_flow), 0)
-    assert float(terms["loss"]) == pytest.approx(1 / LENGTH, abs=1e-6)
+    assert terms["loss"].item() == pytest.approx(1 / LENGTH, abs=1e-6)
 
 
 def test_the_root_is_trained_and_the_leaves_own_flow_is_not(generator: torch.Generator) -> None:
@@ -236,7 +236,7 @@ def test_a_random_prefix_costs_nothing_and_is_not_logged(generator: torch.Genera
     valid[:, 0] = False
     objective = make_objective(fixed_network(heads._replace(log_flow=spoilt)))
     terms = objective.terms(every_trajectory(heads.log_flow, valid), 0)
-    assert float(terms["loss"]) < 1e-12
+    assert terms["loss"].item() < 1e-12
     real = heads.log_flow[:, 1:LENGTH]
     torch.testing.assert_close(terms["log_flow_mean"], real.mean())
     torch.testing.assert_close(terms["log_flow_std"], real.std(correction=0))
@@ -265,7 +265,7 @@ def test_value_and_gradient_stay_finite_at_extreme_logits() -> None:
     heads = Heads(torch.log_softmax(logits, dim=-1), torch.log_softmax(back_logits, dim=-1), log_flow)
     loss = make_objective(fixed_network(heads)).terms(every_trajectory(torch.zeros(len(OUTCOMES), 1)), 0)["loss"]
     loss.backward()
-    assert 1e6 < float(loss) < math.inf
+    assert 1e6 < loss.item() < math.inf
     for leaf in (logits, back_logits, log_flow):
         assert bool(torch.isfinite(leaf.grad).all())
         assert float(leaf.grad.abs().max()) > 0
@@ -278,7 +278,7 @@ def test_remembered_batches_follow_the_fresh_one(generator: torch.Generator) -> 
     remembered = every_trajectory(torch.ones(len(OUTCOMES), 1))
     objective.learner.replay.add(remembered)
     fresh = every_trajectory(torch.zeros(len(OUTCOMES), 1))
-    losses = [float(terms["loss"]) for terms in objective.updates(fresh, 0, 0.0)]
+    losses = [terms["loss"].item() for terms in objective.updates(fresh, 0, 0.0)]
     assert len(losses) == 3
     assert losses[0] == pytest.approx(float(objective.terms(fresh, 0)["loss"]))
     assert losses[1] != losses[2]

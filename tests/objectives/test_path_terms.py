@@ -245,7 +245,7 @@ def test_without_noise_balance_along_a_path_samples_the_reward(kind: str, settin
 def test_without_noise_a_learned_backward_policy_hides_what_is_missing() -> None:
     # only a = b is ever seen, so π_B(b|s') may be anything: the condition is met, and not by the target alone
     network, objective = settle(noiseless(K), kind="detailed-balance")
-    loss = float(next(objective.updates(every_trajectory(noiseless(K)), 0, 0.0))["loss"])
+    loss = next(objective.updates(every_trajectory(noiseless(K)), 0, 0.0))["loss"].item()
     assert loss < 1e-6
     assert tv_to_target(sampled(network, noiseless(K)), LOG_REWARD) > 0.1
 
