@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stochflow.api import Run, doctor, evaluate, exact, load, report, sample, train
+    from stochflow.api import Run, doctor, evaluate, exact, load, pretrain, report, sample, train
     from stochflow.core.errors import ConfigError, DataError, NumericsError, OracleError, StochflowError
     from stochflow.evaluation.summary import Summary
     from stochflow.experiments.sweep.compare import Comparison, compare
@@ -27,6 +27,7 @@ __all__ = [
     "evaluate",
     "exact",
     "load",
+    "pretrain",
     "report",
     "sample",
     "train",

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from torch import Tensor
-
-from stochflow.core.logspace import safe_log
 from stochflow.experiments.graph_build import build_graph_experiment
-from stochflow.experiments.launch import resolve_config
 from stochflow.objectives.graph_balance import detailed_balance_loss, graph_steps, trajectory_balance_loss
 from stochflow.objectives.graph_base import GraphLearner
 from stochflow.sampling.graph_rollout import objects_of
+from torch import Tensor
+
+from stochflow.core.logspace import safe_log
+from stochflow.experiments.launch import resolve_config
 from stochflow.sampling.trajectories import Trajectories
 from stochflow.truth.dag import node_visits, outcome_marginals
 

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from stochflow.experiments.graph_build import GraphExperiment, build_graph_experiment
 
 from stochflow.core.logspace import safe_log
-from stochflow.experiments.graph_build import GraphExperiment, build_graph_experiment
 from stochflow.experiments.launch import resolve_config
 from stochflow.objectives.planned_graph_kl import PlannedGraphKL
 

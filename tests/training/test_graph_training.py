@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from stochflow.experiments.graph_build import GraphExperiment, build_graph_experiment
 
 import stochflow
 from stochflow.core.errors import ConfigError
-from stochflow.experiments.graph_build import GraphExperiment, build_graph_experiment
 from stochflow.experiments.launch import resolve_config
 from stochflow.objectives.planned_graph_kl import PlannedGraphKL
 from stochflow.truth.dag import expected_values, terminal_log_probs

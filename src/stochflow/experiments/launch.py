@@ -21,6 +21,7 @@ from stochflow.environments.sequences.oracles.task import Named
 from stochflow.environments.settings import resolve_layers
 from stochflow.experiments.build import build, check_objective, restore
 from stochflow.experiments.experiment import Experiment
+from stochflow.experiments.fine_tuning import load_pretrained
 from stochflow.experiments.profiler import Profiled
 from stochflow.experiments.run import Listener, follow, run
 from stochflow.runs.directory import RunDirectory, check_free, recover
@@ -56,20 +57,27 @@ class LaunchOptions:
     stop: Callable[[], bool] | None = None
 
 
-def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, options: LaunchOptions) -> Path:
+def launch(
+    layers: list[dict[str, Any]],
+    function: Named,
+    out: Path | None,
+    options: LaunchOptions,
+    pretrained: Path | None = None,
+) -> Path:
     """Train the run that layers of settings describe to its end; returns its directory.
 
     Args:
         layers: settings, later ones over earlier ones.
         function: the oracle as the user has named it, or the oracle itself.
         out: run directory; by default `default_path`.
+        pretrained: the `pretrain` run whose sampler a new run begins with.
     """
     tracking = Tracking(options.track)
     with joined() as team, contextlib.ExitStack() as held:
         if options.resume:
-            directory, experiment = _reopen(out, layers, function, team, held)
+            directory, experiment = _reopen(out, layers, function, team, held, pretrained)
         else:
-            directory, experiment = _begin(out, layers, options.overwrite, function, team, held)
+            directory, experiment = _begin(out, layers, options.overwrite, function, team, held, pretrained)
         # torchrun passes on a Ctrl-C that the terminal has sent to everybody already: twice is not a second one
         with stop_signal(patient=team is not None) as signalled:
 
@@ -153,11 +161,20 @@ def _begin(
     function: Named,
     team: Team | None,
     held: contextlib.ExitStack,
+    pretrained: Path | None,
 ) -> tuple[RunDirectory, Experiment]:
     """A fresh experiment and its run directory, which is ours until `held` ends."""
+    beginning = None if pretrained is None else load_pretrained(pretrained)
+    layers = layers if beginning is None else [beginning.settings, *layers]
     path = given or default_path(resolve_layers(layers))
     configured = prepare(layers, function)
     environment = configured.environment
+    if beginning is not None:
+        if team is not None:
+            raise ConfigError("a run with --from cannot be shared out among processes; start it without torchrun")
+        beginning.check(configured.config, environment)
+    elif configured.config.pretraining.support is not None:
+        raise ConfigError("a support is for a run that begins with a pre-trained sampler; name its run with --from")
     if _leads(team):
         check_free(path, overwrite)
     experiment = build(configured.config, environment, function=function, team=team)
@@ -171,6 +188,8 @@ def _begin(
     directory = RunDirectory.create(path, configured.stored, overwrite, table_text, reference, hold=True)
     held.callback(directory.release)
     environment.open(directory.path)
+    if beginning is not None:
+        beginning.begin(experiment)
     experiment.trainer.begin()
     return directory, experiment
 
@@ -181,6 +200,7 @@ def _reopen(
     function: Named,
     team: Team | None,
     held: contextlib.ExitStack,
+    pretrained: Path | None,
 ) -> tuple[RunDirectory, Experiment]:
     """The experiment of a run directory where its newest checkpoint left it, or at its beginning if there is none yet.
 
@@ -204,7 +224,12 @@ def _reopen(
                 "or choose another --out"
             )
     wanted = wanted.model_copy(update={"table": stored.table})
-    experiment = restore(directory, wanted, environment, function, team, begin=not directory.begun)
+    begin = not directory.begun
+    experiment = restore(directory, wanted, environment, function, team, begin)
+    if begin and wanted.pretraining.support is not None:
+        if pretrained is None:
+            raise ConfigError(f"{directory.path} had not begun yet; name the sampler that it begins with, by --from")
+        load_pretrained(pretrained).begin(experiment)
     if _leads(team):
         environment.check()
     experiment.trainer.begin()

@@ -15,7 +15,7 @@ from stochflow.models.engine.prefix_evaluation import Recorder
 from stochflow.models.prefix_sampler import RecordingSampler
 from stochflow.objectives.base import Learner, Objective, Terms
 from stochflow.sampling.rollout import Exploration, Walk, rollout
-from stochflow.sampling.trajectories import Trajectories
+from stochflow.sampling.trajectories import Trajectories, no_trajectories
 from stochflow.training.dynamics_fitter import DynamicsFitter
 from stochflow.training.optimizer import Descent, Record, State, learning_rate_factor, require_finite
 
@@ -88,6 +88,7 @@ class Trainer:
             "steps": self.step,
             "trajectories": self.trajectories,
             "oracle_calls": self.calls,
+            "support": self._config.pretraining.support,
             "seconds": round(self.seconds, 3),
             "status": "finished" if self.finished else "interrupted",
         }
@@ -150,6 +151,8 @@ class Trainer:
     def collect(self) -> Trajectories:
         """A scored batch from the objective's own behaviour, remembered and put into replay."""
         learner, size = self.learner, self.batch_size
+        if not self.objective.samples:
+            return no_trajectories(learner.environment.max_steps)
         sampler, read = self.sampler(size), self.objective.reads_behaviour
         walk = rollout(learner.environment, sampler, size, learner.generators, self.exploration, judge_behaviour=read)
         return self.keep(walk, sampler.recorder if isinstance(sampler, RecordingSampler) else None)
@@ -166,6 +169,13 @@ class Trainer:
         batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour, recorder)
         self.learner.replay.add(batch)
         return batch
+
+    def prepay(self, made: Tensor) -> Tensor:
+        """Scores of objects that a run begins with, [num]: remembered like its own, but no part of its budget."""
+        before = self.learner.memory.num_calls
+        scores = self.learner.memory.pay(made, self.measure)
+        self._num_free += self.learner.memory.num_calls - before
+        return scores
 
     def measure(self, made: Tensor) -> Tensor:
         """What the oracle answers; how a measurement comes out is the world's doing, like the outcome of a step."""
