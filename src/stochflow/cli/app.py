@@ -5,21 +5,21 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
 from torch.nn import Module
 
 from stochflow import __version__, api
+from stochflow.cli.pretrain import pretrain
+from stochflow.cli.render import console, messages, print_summary, progress_line
 from stochflow.config.methods import METHODS, Method, other_methods
 from stochflow.config.schema import Config
 from stochflow.config.yaml import annotated_yaml, parse_assignment, read_yaml
@@ -30,7 +30,6 @@ from stochflow.environments.plugins import load_plugin
 from stochflow.environments.registry import GRAPHS, TASKS, make_task, other_tasks
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.task import Task
-from stochflow.evaluation.summary import Summary
 from stochflow.experiments import launch
 from stochflow.experiments.build import build
 from stochflow.experiments.sweep.compare import Comparison
@@ -43,7 +42,7 @@ from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.data.datasets import SERIES
 from stochflow.forecasting.data.encoder import Columns
 from stochflow.runs.directory import PROFILE, format_samples
-from stochflow.runs.monitor.throughput import Throughput, throughput_figures, time_text, training_figures
+from stochflow.runs.monitor.throughput import Throughput, throughput_figures, time_text
 from stochflow.training.distributed import leads
 
 app = typer.Typer(
@@ -52,12 +51,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console(emoji=False)
-messages = Console(stderr=True, emoji=False)
-
+app.command()(pretrain)
 _INTERRUPTED = 130
 _FEW_LETTERS = 6
-_LIVE_EVERY, _PLAIN_EVERY = 0.25, 30.0  # seconds between two looks of a progress line
 _MOST_SHOWN = 4000
 NOISE_HELP = (
     "Slip probability in [0, 1), none, dna-synthesis[:rate], one slip per position (0.1,0.2,…), "
@@ -158,6 +154,13 @@ def train(
     trajectories: Annotated[int | None, typer.Option(help="Budget in trajectories.  [default: 32000]")] = None,
     steps: Annotated[int | None, typer.Option(help="Budget in training steps.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Budget in minutes.")] = None,
+    pretrained: Annotated[
+        Path | None,
+        typer.Option("--from", metavar="RUN", help="Begin with the sampler of this `pretrain` run; needs --support."),
+    ] = None,
+    support: Annotated[
+        int | None, typer.Option(help="Sequences to measure first, for --from; they are no part of the budget.")
+    ] = None,
     table: TableFile = None,
     sequence_column: SequenceColumn = None,
     score_column: ScoreColumn = None,
@@ -176,7 +179,7 @@ def train(
     ] = False,
 ) -> None:
     """Train a sampler; Ctrl-C ends cleanly and keeps everything so far."""
-    with _progress_line("trajectories" if oracle is None and oracle_calls is None else "oracle_calls") as listen:
+    with progress_line("trajectories" if oracle is None and oracle_calls is None else "oracle_calls") as listen:
         run = api.train(
             task,
             oracle=oracle,
@@ -197,6 +200,8 @@ def train(
             trajectories=trajectories,
             steps=steps,
             minutes=minutes,
+            pretrained=pretrained,
+            support=support,
             table=table,
             sequence_column=sequence_column,
             score_column=score_column,
@@ -213,7 +218,7 @@ def train(
             profile=profile,
             listen=listen,
         )
-    _print_summary(run.summary)
+    print_summary(run.summary)
     if profile:
         console.print((run.path / PROFILE).read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
     _say_unscored(run.summary.scored_fraction)
@@ -335,7 +340,7 @@ def evaluate(
     if as_json:
         print(summary.model_dump_json(indent=2))
     else:
-        _print_summary(summary)
+        print_summary(summary)
 
 
 @app.command()
@@ -659,46 +664,6 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     messages.print(f"[yellow]Warning:[/] {escape(_plain(str(message)))}", highlight=False, soft_wrap=True)
 
 
-@contextmanager
-def _progress_line(counted: str) -> Iterator[Any]:
-    """A live line with times, rate, memory, loss and exact figures; where nobody watches, a plain one now and then.
-
-    Args:
-        counted: what the rate is about, `trajectories` or `oracle_calls`.
-    """
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=16),
-        TaskProgressColumn(),
-        TextColumn("{task.fields[numbers]}"),
-    )
-    progress = Progress(*columns, console=messages)
-    line = progress.add_task("training", total=1.0, numbers="")
-    latest: dict[str, float] = {}
-    pace, due = Throughput(), 0.0
-
-    def listen(record: dict[str, float], done: float) -> None:
-        nonlocal due
-        latest.update(record)
-        pace.note(done, record[counted])
-        if done < 1.0 and pace.elapsed < due:
-            return
-        due = pace.elapsed + (_LIVE_EVERY if messages.is_terminal else _PLAIN_EVERY)
-        times = f"{time_text(pace.elapsed)} (left {time_text(pace.left)})"
-        numbers = escape("  ".join([times, *training_figures(latest, pace, counted)]))
-        if messages.is_terminal:
-            progress.start()  # only now: an error before the first step leaves no empty bar behind
-            progress.update(line, completed=done, numbers=numbers)
-        else:
-            messages.print(f"training {done:4.0%}  {numbers}", highlight=False, soft_wrap=True)
-
-    try:
-        yield listen
-    finally:
-        if progress.live.is_started:
-            progress.stop()
-
-
 def _task_cells(task: Task, source: str) -> tuple[str, ...]:
     """A task's row after its name, for rich."""
     letters = task.alphabet.letters if task.num_tokens <= _FEW_LETTERS else f"{task.num_tokens} letters"
@@ -822,17 +787,6 @@ def _say_unscored(scored: float) -> None:
             highlight=False,
             soft_wrap=True,
         )
-
-
-def _print_summary(summary: Summary) -> None:
-    title = f"{summary.task}, {summary.method}, noise {summary.noise}, seed {summary.seed}"
-    table = Table(title=escape(title))
-    table.add_column("metric")
-    table.add_column("value", justify="right")
-    for name, value in summary.model_dump().items():
-        shown = "–" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
-        table.add_row(name, escape(shown), style="bold" if name == "regret" else None)
-    console.print(table)
 
 
 if __name__ == "__main__":

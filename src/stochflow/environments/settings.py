@@ -116,7 +116,9 @@ def _check_pretraining(config: Config) -> None:
             raise ConfigError("pretraining.tasks belongs to `stochflow pretrain`; leave it out, or give --from")
         return
     if not config.objective.record.pretrains:
-        raise ConfigError(f"pre-training has a method of its own; leave out '{config.method}'")
+        raise ConfigError(
+            "the task 'pretraining' stands for several, with a method of its own; use `stochflow pretrain --tasks A,B`"
+        )
     if not settings.tasks:
         raise ConfigError("there is no task to pre-train on; name some with --tasks, as in --tasks tfbind8,tfbind8:ARX")
     for name in settings.tasks:

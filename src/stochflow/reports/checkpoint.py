@@ -18,7 +18,7 @@ from stochflow.experiments.experiment import Experiment
 from stochflow.reports.reader import RunRecord
 from stochflow.runs.directory import RunDirectory
 from stochflow.truth.prefix_tree import unbalanced_share
-from stochflow.truth.truth import Truth, truth_of
+from stochflow.truth.truth import MultiTaskTruth, Truth, truth_of
 
 _MAX_PREFIX_SOURCES = 256
 # settings that determine target and optimum, independent of training
@@ -83,7 +83,10 @@ def exact_results(record: RunRecord) -> ExactResults:
 
 @torch.no_grad()
 def _distribution(experiment: Experiment) -> DesignDistribution:
-    truth, unbalanced = _truth(experiment.config.model_dump_json(include=_WORLD))
+    if isinstance(experiment.truth, MultiTaskTruth):  # no other run shares it
+        truth, unbalanced = experiment.truth, None
+    else:
+        truth, unbalanced = _truth(experiment.config.model_dump_json(include=_WORLD))
     log_probs = truth.log_probs(experiment.policy)
     return DesignDistribution(
         log_rewards=truth.log_rewards.numpy(),
