@@ -55,14 +55,12 @@ class Mutation(NamedTuple):
 
 
 OBJECTIVES, MODELS = "tests/objectives", "tests/models tests/models/engine tests/models/dynamics"
-GRAPHS = " ".join(
-    f"tests/{name}.py"
-    for name in ("objectives/test_graph_balance", "objectives/test_planned_graph_kl", "training/test_graph_training")
-)
+GRAPHS = f"{OBJECTIVES} tests/experiments/test_graph_runs.py"
 BALANCE, DIVERGENCE, ENTROPY, PLANNED = (
     f"objectives/{name}.py" for name in ("path_terms", "divergence", "entropy", "planned_kl")
 )
-GRAPH_BALANCE, GRAPH_PLANNED = (f"objectives/{name}.py" for name in ("graph_balance", "planned_graph_kl"))
+FLOWS, LEARNERS, GRAPH_PLANNED = (f"objectives/{name}.py" for name in ("state_flows", "learners", "planned_graph_kl"))
+NETWORK, GRAPH_NETWORK, REWARDS = "models/flow_network.py", "models/graph_network.py", "environments/rewards.py"
 STATES = "objectives/planning/plan_states.py"
 TB, DB, WRITTEN = (f"objectives/{name}.py" for name in ("trajectory_balance", "detailed_balance", "path_gradients"))
 MUTATIONS = [
@@ -72,7 +70,7 @@ MUTATIONS = [
     Mutation("P̂ with the wrong sign", BALANCE, "+ self.log_dynamics", "- self.log_dynamics", OBJECTIVES),
     Mutation("π_B with the wrong sign", BALANCE, "() - self.log_backward", "() + self.log_backward", OBJECTIVES),
     Mutation("the end forgotten", BALANCE, "self.log_next_flow[:, -1:]", "self.log_flow[:, -1:]", OBJECTIVES),
-    Mutation("π_B of the wrong state", BALANCE, "heads.log_backward[:, 1:]", "heads.log_backward[:, :-1]", OBJECTIVES),
+    Mutation("π_B of the wrong state", NETWORK, "heads.log_backward[:, 1:]", "heads.log_backward[:, :-1]", OBJECTIVES),
     Mutation(
         "π at the outcome, not the intention",
         BALANCE,
@@ -90,17 +88,17 @@ MUTATIONS = [
     Mutation(
         "blind balance at the intention",
         BALANCE,
-        "log_forward = pick(heads.log_policy, paths.outcomes)",
-        "log_forward = pick(heads.log_policy, paths.intentions)",
+        "Steps(log_flow, pick(heads.log_policy, paths.outcomes)",
+        "Steps(log_flow, pick(heads.log_policy, paths.intentions)",
         OBJECTIVES,
     ),
     Mutation("posterior without P̂", BALANCE, "log_policy + rows.gather", "log_policy + 0 * rows.gather", OBJECTIVES),
     Mutation("posterior bends P̂", BALANCE, "rows = log_matrices.detach()", "rows = log_matrices", OBJECTIVES),
     Mutation(
         "uniform π_B not normalised",
-        BALANCE,
-        "torch.log_softmax(torch.zeros_like(heads.log_policy), dim=-1)",
-        "torch.zeros_like(heads.log_policy)",
+        NETWORK,
+        "torch.log_softmax(torch.zeros_like(log_policy), dim=-1)",
+        "torch.zeros_like(log_policy)",
         OBJECTIVES,
     ),
     Mutation(
@@ -216,8 +214,8 @@ MUTATIONS = [
     ),
     Mutation(
         "flows end without the reward",
-        "objectives/state_flows.py",
-        "torch.cat([log_flow[:, 1:], log_reward.to(log_flow.dtype).unsqueeze(-1)], dim=1)",
+        FLOWS,
+        "torch.cat([log_flow[:, 1:], log_reward], dim=1)",
         "torch.cat([log_flow[:, 1:], log_flow[:, -1:]], dim=1)",
         OBJECTIVES,
     ),
@@ -230,8 +228,8 @@ MUTATIONS = [
     ),
     Mutation(
         "paid leaves are not looked up",
-        "objectives/state_flows.py",
-        "torch.where(log_reward.isnan(), flows[:, -1], log_reward)",
+        LEARNERS,
+        "torch.where(log_rewards.isnan(), flows[:, -1], log_rewards)",
         "flows[:, -1]",
         OBJECTIVES,
     ),
@@ -439,7 +437,7 @@ MUTATIONS = [
         "models/engine/prefix_layout.py",
         "np.add.reduce(siblings, axis=1)",
         "siblings[:, 0]",
-        f"{MODELS} tests/test_rollout.py",
+        f"{MODELS} tests/sampling/test_rollout.py",
     ),
     Mutation(
         "low products in the gradient alone",
@@ -459,35 +457,14 @@ MUTATIONS = [
     # on graphs
     Mutation(
         "objects of a graph end without the reward",
-        GRAPH_BALANCE,
-        "torch.where(ended, log_reward.unsqueeze(-1), log_flow[after])",
-        "log_flow[after]",
+        FLOWS,
+        "torch.where(ended, log_reward, log_flow)",
+        "log_flow",
         GRAPHS,
     ),
+    Mutation("p_B of one intention only", GRAPH_NETWORK, "into.logsumexp(dim=-1)", "into[..., 0]", GRAPHS),
     Mutation(
-        "blind balance on a graph sees P̂",
-        GRAPH_BALANCE,
-        "torch.zeros_like(dynamics_terms) if realised else dynamics_terms",
-        "dynamics_terms",
-        GRAPHS,
-    ),
-    Mutation(
-        "P̂ left out of balance on a graph",
-        GRAPH_BALANCE,
-        "torch.zeros_like(dynamics_terms) if realised else dynamics_terms",
-        "torch.zeros_like(dynamics_terms)",
-        GRAPHS,
-    ),
-    Mutation("p_B of one intention only", GRAPH_BALANCE, "into.logsumexp(dim=-1)", "into[..., 0]", GRAPHS),
-    Mutation(
-        "π_B of another parent", GRAPH_BALANCE, "log_pairs[after, places]", "log_pairs[after, 0 * places]", GRAPHS
-    ),
-    Mutation(
-        "TB on a graph ends without the reward",
-        GRAPH_BALANCE,
-        "[steps.log_flow, log_reward.unsqueeze(-1)]",
-        "[steps.log_flow, steps.log_flow[:, -1:]]",
-        GRAPHS,
+        "π_B of another parent", GRAPH_NETWORK, "[after, places.to(device)]", "[after, 0 * places.to(device)]", GRAPHS
     ),
     Mutation(
         "flows on a graph without the plan's visits",
@@ -496,7 +473,7 @@ MUTATIONS = [
         "plan.advances[states]",
         GRAPHS,
     ),
-    Mutation("the plan is not imitated", GRAPH_PLANNED, "            + _IMITATION * imitation_loss\n", "", GRAPHS),
+    Mutation("the plan is not imitated", GRAPH_PLANNED, " + _IMITATION * imitation_loss", "", GRAPHS),
     Mutation("objects' flows learn nothing", GRAPH_PLANNED, " + self._object_loss(step)\n", "\n", GRAPHS),
     Mutation("π_B on a graph learns nothing", GRAPH_PLANNED, "(flow_loss + backward_loss)", "flow_loss", GRAPHS),
     Mutation(
@@ -545,17 +522,17 @@ MUTATIONS = [
     # reward
     Mutation(
         "the floor before the power",
-        "environments/sequences/task.py",
+        REWARDS,
         "np.maximum(self.exponent(step) * logarithms, math.log(self.floor))",
         "self.exponent(step) * np.maximum(logarithms, math.log(self.floor))",
-        "tests/environments/sequences tests/training/test_extremes.py",
+        "tests/environments tests/training/test_extremes.py",
     ),
     Mutation(
         "β at once",
-        "environments/sequences/task.py",
+        REWARDS,
         "if step is None or self.ramp == 0:",
         "if True:",
-        "tests/environments/sequences",
+        "tests/environments",
     ),
 ]
 

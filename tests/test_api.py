@@ -66,7 +66,7 @@ def test_designs_are_a_table(run: stochflow.Run) -> None:
     assert frame["sequence"].str.fullmatch("[ACGT]{8}").all()
     assert frame["score"].between(0, 1).all()
     assert (frame["log_prob"] < 0).all()
-    task = run.experiment().task
+    task = run.experiment().environment.task
     assert frame["score"].tolist() == task.score(task.alphabet.encode(frame["sequence"].tolist())).tolist()
 
 
@@ -167,10 +167,10 @@ def test_a_config_may_be_a_dictionary_or_a_file(tmp_path: Path, monkeypatch: pyt
     class ReachedError(Exception):
         pass
 
-    def build(config: Config, **_: object) -> None:
+    def build(config: Config, *_: object, **__: object) -> None:
         raise ReachedError(config)
 
-    monkeypatch.setattr("stochflow.experiments.build.build", build)
+    monkeypatch.setattr("stochflow.experiments.launch.build", build)
     file = tmp_path / "config.yaml"
     file.write_text("seed: 5\nreward: {beta: 2}\n", encoding="utf-8")
     found = []
@@ -212,7 +212,7 @@ def test_different_channels_have_different_names() -> None:
 
 
 def test_train_takes_the_options_of_the_command_line() -> None:
-    command = defaults(cli.train, {"assignments": "settings"})
+    command = defaults(cli.train)
     function = defaults(api.train)
     assert function.pop("listen") is None  # the command line draws its progress bar with it
     assert function.pop("stop") is None  # and stops at Ctrl-C
@@ -228,7 +228,7 @@ def test_train_takes_the_options_of_the_command_line() -> None:
 
 
 def test_compare_takes_the_options_of_the_command_line() -> None:
-    command = defaults(cli.compare, {"assignments": "settings"})
+    command = defaults(cli.compare)
     function = defaults(stochflow.compare)
     assert function.pop("listen") is None
     assert command.pop("as_json") is False
@@ -249,7 +249,7 @@ def test_sample_evaluate_and_exact_take_the_options_of_the_command_line() -> Non
 
     assert set(defaults(cli.doctor)) - {"as_json"} == set(defaults(api.doctor))
     assert set(defaults(cli.evaluate)) - {"as_json"} == set(defaults(api.evaluate))
-    command, function = defaults(cli.exact, {"assignments": "settings"}), defaults(api.exact)
+    command, function = defaults(cli.exact), defaults(api.exact)
     assert (command.pop("as_json"), command.pop("settings"), function.pop("settings")) == (False, None, ())
     assert function.pop("constraints") is None
     rules = [command.pop(rule) for rule in ("forbid", "gc", "fixed", "max_homopolymer", "symmetric")]

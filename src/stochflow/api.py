@@ -11,16 +11,19 @@ import pandas as pd
 from stochflow.config.layers import resolve
 from stochflow.config.noise import whole_channel
 from stochflow.config.schema import Config
+from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError
 from stochflow.core.ram import require
 from stochflow.core.random import Generators
 from stochflow.environments.base import Environment
 from stochflow.environments.factory import with_channel
+from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.oracles.task import PREFIX, named_task
-from stochflow.environments.settings import exact_layers, pretraining_layers, training_layers
+from stochflow.environments.settings import exact_layers, pretraining_layers, resolve_layers, training_layers
 from stochflow.evaluation.summary import Summary
+from stochflow.experiments.build import build as build_experiment
 from stochflow.experiments.build import restore
 from stochflow.experiments.experiment import Experiment, summarise
 from stochflow.experiments.launch import LaunchOptions, launch, prepare
@@ -28,7 +31,7 @@ from stochflow.experiments.run import Listener
 from stochflow.experiments.torch_settings import computing
 from stochflow.reports.diagnosis import Diagnosis, diagnose
 from stochflow.reports.page import write_report
-from stochflow.runs.directory import RunDirectory, recover
+from stochflow.runs.directory import RunDirectory, is_vacant, recover
 from stochflow.truth.prefix_tree import infeasible_share
 from stochflow.truth.truth import truth_of
 
@@ -196,7 +199,7 @@ def train(
         settings: assignments like "reward.beta=3".
         out: run directory; by default `runs/<task>-<method>-<noise>-seed<seed>`.
         deterministic: use only operations that give the same numbers every time, and refuse where there is none.
-        resume: continue the run in `out` from its checkpoint.
+        resume: continue the run in `out` from its checkpoint, or begin it where there is none yet.
         overwrite: replace the run in `out`.
         track: names of trackers that follow the run: tensorboard, wandb, mlflow.
         profile: write down where the time goes, by stage and by operation, as profile.txt in the run directory.
@@ -204,7 +207,8 @@ def train(
         stop: asked before every training step; True ends the run as Ctrl-C does.
     """
     given = locals()  # the arguments: nothing else has a name yet
-    stored = RunDirectory.open(Path(out)).config().model_dump() if resume and out else None
+    continued = resume and out is not None and not is_vacant(Path(out))
+    stored = RunDirectory.open(Path(str(out))).config().model_dump() if continued else None
     name, function = (None, None) if oracle is None else named_task(oracle)
     layers = training_layers(given | {"oracle": name and name.removeprefix(PREFIX)}, stored)
     options = LaunchOptions(resume, overwrite, tuple(track), profile, listen, stop)
@@ -250,6 +254,34 @@ def pretrain(
     layers = pretraining_layers(locals())
     options = LaunchOptions(resume, overwrite, tuple(track), False, listen, stop)
     return Run(launch(layers, None, Path(out) if out else None, options))
+
+
+def build(
+    environment: Environment,
+    *,
+    method: str = "sgfn-kl",
+    trajectories: int | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    settings: Sequence[str] = (),
+) -> Experiment:
+    """All parts of a run in an environment of your own, ready to train; no run directory is written.
+
+    Args:
+        trajectories, steps: the budget, one of them; 32,000 trajectories by default.
+        settings: assignments like "reward.beta=3".
+
+    >>> from stochflow import GraphEnvironment, hypergrid
+    >>> experiment = build(GraphEnvironment(hypergrid("2,4", slip=0.1)), method="sgfn-kl", trajectories=512)
+    >>> experiment.train().evaluate()["regret"] < 0.05
+    True
+    """
+    given = {"trajectories": trajectories, "steps": steps}
+    budget = {name: value for name, value in given.items() if value is not None}
+    layers: list[dict[str, Any]] = [*map(parse_assignment, settings), {"method": method, "seed": seed}]
+    task = "hypergrid" if isinstance(environment, GraphEnvironment) else "tfbind8"
+    config = resolve_layers([{"task": task}, *layers, *([{"budget": budget}] if budget else [])])
+    return build_experiment(config.model_copy(update={"task": environment.name}), environment)
 
 
 def sample(

@@ -21,10 +21,10 @@ class BuildReachedError(Exception):
 def resolved_by_train(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Config]:
     """`stochflow.train` up to the point where the parts are built: the config it arrived at."""
 
-    def build(config: Config, **_: object) -> None:
+    def build(config: Config, *_: object, **__: object) -> None:
         raise BuildReachedError(config)
 
-    monkeypatch.setattr("stochflow.experiments.build.build", build)
+    monkeypatch.setattr("stochflow.experiments.launch.build", build)
 
     def resolved(**arguments: Any) -> Config:
         with pytest.raises(BuildReachedError) as caught:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from stochflow.core.errors import ConfigError
 from stochflow.environments.graphs import gymnasium, hypergrid
 from stochflow.environments.graphs.factory import FAMILIES as GRAPH_FAMILIES
 from stochflow.environments.registry import FAMILIES, GRAPHS, TASKS, TaskEntry, make_task, names_graph
@@ -30,3 +31,8 @@ def test_names_look_as_their_families_say() -> None:
     assert GRAPHS == {"hypergrid": hypergrid.FORM, gymnasium.EXAMPLE: gymnasium.FORM}
     assert all(names_graph(family) for family in GRAPH_FAMILIES)
     assert not any(names_graph(name) for name in TASKS)
+
+
+def test_an_unknown_task_lists_the_names_there_are() -> None:
+    with pytest.raises(ConfigError, match=r"unknown task 'tfbind9'.*tfbind8"):
+        make_task("tfbind9")

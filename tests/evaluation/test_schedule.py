@@ -1,4 +1,4 @@
-"""How often a run is judged: by counts alone, within a share of its cost, and once at the least."""
+"""How often a run is evaluated: by counts alone, within a share of its cost, and once at the least."""
 
 import json
 import time
@@ -15,8 +15,8 @@ from stochflow.evaluation.schedule import (
     MOST,
     SHARE,
     Space,
-    judged_every,
-    judgement_seconds,
+    evaluated_every,
+    evaluation_seconds,
     sequence_space,
     training_seconds,
 )
@@ -35,8 +35,8 @@ BUDGETS: list[dict[str, Any]] = [
 
 
 def times(space: Space | None = TFBIND8, **settings: Any) -> int:
-    """Judgements that a run gets."""
-    return round(1.0 / judged_every(resolve_config([settings]), space))
+    """Evaluations that a run gets."""
+    return round(1.0 / evaluated_every(resolve_config([settings]), space))
 
 
 def test_a_space_of_sequences_has_a_prefix_for_every_state() -> None:
@@ -44,7 +44,7 @@ def test_a_space_of_sequences_has_a_prefix_for_every_state() -> None:
 
 
 def test_a_share_that_is_asked_for_is_kept() -> None:
-    assert judged_every(resolve_config([{"evaluation": {"every": 0.3}}]), TFBIND8) == 0.3
+    assert evaluated_every(resolve_config([{"evaluation": {"every": 0.3}}]), TFBIND8) == 0.3
 
 
 def test_what_costs_nothing_is_looked_at_twenty_times() -> None:
@@ -52,38 +52,38 @@ def test_what_costs_nothing_is_looked_at_twenty_times() -> None:
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
-def test_every_kind_of_budget_pays_for_its_judgements(budget: dict[str, Any]) -> None:
+def test_every_kind_of_budget_pays_for_its_evaluations(budget: dict[str, Any]) -> None:
     assert times(budget=budget) in range(6, 14)
     tenth = {name: value / 10 if name == "minutes" else value // 10 for name, value in budget.items()}
     assert times(budget=tenth) == 1
     assert times(budget={name: 10 * value for name, value in budget.items()}) == MOST
 
 
-def test_the_judgements_on_paper_stay_within_their_share() -> None:
+def test_the_evaluations_on_paper_stay_within_their_share() -> None:
     for method in ("sgfn-kl", "gfn-tb", "sgfn-kl-trajectory", "ppo"):
         for trajectories in (8_000, 32_000, 128_000):
             config = resolve_config([{"method": method, "budget": {"trajectories": trajectories}}])
-            num = 1.0 / judged_every(config, TFBIND8)
-            share = num * judgement_seconds(config, TFBIND8) / training_seconds(config, TFBIND8)
+            num = 1.0 / evaluated_every(config, TFBIND8)
+            share = num * evaluation_seconds(config, TFBIND8) / training_seconds(config, TFBIND8)
             assert num == 1 or share <= SHARE
 
 
-def test_larger_spaces_are_judged_less_often_and_larger_steps_more_often() -> None:
+def test_larger_spaces_are_evaluated_less_often_and_larger_steps_more_often() -> None:
     assert times(sequence_space(4, 10)) < times(sequence_space(4, 8)) <= times(sequence_space(4, 6))
     assert times(optimiser={"updates": 6}) < times(optimiser={"updates": 24})
     assert times(method="mcmc") == times(method="random") == 1
 
 
-def test_an_untrained_network_is_judged_as_if_it_were_asked() -> None:
+def test_an_untrained_network_is_evaluated_as_if_it_were_asked() -> None:
     experiment = build(resolve_config([{"channel": {"noise": 0.25}, "model": {"width": 16}}]))
     assert experiment.truth is not None
-    unasked = experiment.judge()
+    unasked = experiment.evaluate()
     head = experiment.network.policy_head
     head.bias.data += 1.0  # the same policy, of a head that is not zero
-    asked = experiment.judge()
+    asked = experiment.evaluate()
     assert asked == pytest.approx(unasked, abs=1e-6)
     head.bias.data[0] += 1.0
-    assert experiment.judge()["kl"] > unasked["kl"] + 0.1
+    assert experiment.evaluate()["kl"] > unasked["kl"] + 0.1
 
 
 @pytest.mark.parametrize("size", [1.0, 50.0, 1e4])
@@ -97,7 +97,7 @@ def test_a_product_of_matrices_is_the_sum_in_log_space(size: float, noise: float
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
 
 
-def test_the_last_judgement_serves_the_summary(tmp_path: Path) -> None:
+def test_the_last_evaluation_serves_the_summary(tmp_path: Path) -> None:
     tiny = ("optimiser.batch_size=16", "optimiser.updates=2", "model.width=8", "evaluation.num_samples=20")
     run = stochflow.train("tfbind8", method="gfn-tb", trajectories=64, settings=tiny, out=tmp_path / "run")
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
@@ -106,16 +106,16 @@ def test_the_last_judgement_serves_the_summary(tmp_path: Path) -> None:
     assert stochflow.evaluate(run).regret == pytest.approx(rows[-1]["regret"], abs=1e-9)
 
 
-def test_a_judgement_takes_about_as_long_as_on_paper() -> None:
+def test_an_evaluation_takes_about_as_long_as_on_paper() -> None:
     """Off by more than a factor of five, the model of its cost would be worth nothing."""
     config = resolve_config([{"channel": {"noise": 0.25}}])
     experiment = build(config)
     experiment.network.policy_head.bias.data[0] += 1.0
     with torch_threads(1):
-        experiment.judge()
+        experiment.evaluate()
         spent = []
         for _ in range(3):
             started = time.process_time()
-            experiment.judge()
+            experiment.evaluate()
             spent.append(time.process_time() - started)
-    assert 0.2 < min(spent) / judgement_seconds(config, TFBIND8) < 5.0
+    assert 0.2 < min(spent) / evaluation_seconds(config, TFBIND8) < 5.0

@@ -142,7 +142,7 @@ def test_a_resume_clears_away_what_the_dead_have_left(tmp_path: Path) -> None:
 
 def workshop_of(path: Path) -> Path:
     """The folder in which an --overwrite prepares a new run."""
-    return path.parent / f"{runs._workshop_prefix(path)}abc_1234"
+    return path.parent / f"{runs._staging_prefix(path)}abc_1234"
 
 
 def taken_away(path: Path) -> None:

@@ -17,15 +17,14 @@ import pandas as pd
 import yaml
 
 import stochflow
-from stochflow import api
 from stochflow.cli import app as cli
+from stochflow.config.layers import merge
 from stochflow.config.schema import Config
 from stochflow.environments.channel_factory import make_channel
 from stochflow.environments.registry import make_task
 from stochflow.experiments import launch
 from stochflow.experiments.build import reference_tokens
-from stochflow.experiments.sweep import compare
-from stochflow.experiments.sweep.config import specify
+from stochflow.experiments.sweep.config import requested, specify
 from stochflow.experiments.sweep.specification import plan
 from stochflow.forecasting import StochflowForecaster
 from stochflow.forecasting.data.encoder import Columns, Encoder
@@ -258,9 +257,10 @@ def _parquet(random: Random) -> bytes:
 def specification(shop: Workshop, random: Random) -> Call:
     """The file of a comparison, up to the runs that it plans."""
     shop.write("sweep.yaml", yaml_text(pick(random, SPECIFICATIONS), random))
+    nothing_else = {"settings": (), "track": None, "oracle": (), "deterministic": False}
 
     def call() -> str:
-        given = compare._given(shop.path / "sweep.yaml", [], {})
+        given = requested({"config": shop.path / "sweep.yaml", **nothing_else})
         return done(plan(specify(shop.path / "nowhere", given)))
 
     return call
@@ -356,7 +356,7 @@ def _forge(run: Path, victim: str, random: Random) -> None:
                 {"evaluation": {"num_samples": 2**20}},
             ],
         )
-        tree = api.merge(tree, forged) if random.random() < 0.5 else changed(tree, random)
+        tree = merge(tree, forged) if random.random() < 0.5 else changed(tree, random)
         path.write_text(yaml.safe_dump(tree, allow_unicode=True), encoding="utf-8", errors="surrogatepass")
     elif victim == "metrics":
         with (run / "metrics.jsonl").open("ab") as file:

@@ -20,7 +20,7 @@ from stochflow.core import ram as memory
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.environments.channel_factory import read_matrix
 from stochflow.environments.sequences.user_table import TableColumns, read_user_table
-from stochflow.experiments.sweep import compare
+from stochflow.experiments.sweep.config import requested
 from stochflow.forecasting.data.tables import read_frame
 from tests.fuzz.mutations import BOMB, MERGE_BOMB
 
@@ -56,11 +56,16 @@ def refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     return call
 
 
+def read_specification(path: Path) -> dict[str, Any]:
+    """The file of a comparison, with nothing said beside it."""
+    return requested({"config": path, "settings": (), "track": None, "oracle": (), "deterministic": False})
+
+
 @pytest.mark.parametrize("bomb", [BOMB, MERGE_BOMB])
 def test_aliases_that_multiply_are_counted_before_anything_is_built(tmp_path: Path, bomb: str) -> None:
     path = tmp_path / "bomb.yaml"
     path.write_text(bomb)
-    for read in (read_yaml, read_matrix, lambda file: compare._given(file, [], {})):
+    for read in (read_yaml, read_matrix, read_specification):
         with pytest.raises((ConfigError, DataError), match="more than 200,000 values, aliases included"):
             read(path)
 

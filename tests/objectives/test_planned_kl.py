@@ -67,7 +67,7 @@ def tiny_experiment(**changes: Any) -> tuple[Experiment, PlannedKL]:
 
 
 def pay(experiment: Experiment, tokens: Tensor) -> None:
-    experiment.trainer.learner.memory.pay(tokens, experiment.task.score)
+    experiment.trainer.learner.memory.pay(tokens, experiment.environment.task.score)
 
 
 def scramble(network: FlowNetwork) -> None:
@@ -355,7 +355,7 @@ def test_terms_need_a_plan() -> None:
 
 def test_learning_never_asks_the_oracle() -> None:
     experiment, objective = tiny_experiment()
-    task, trainer = experiment.task, experiment.trainer
+    task, trainer = experiment.environment.task, experiment.trainer
     assert isinstance(task, Tiny)
     for _ in range(2):
         fresh = trainer.collect()
@@ -384,7 +384,7 @@ def test_it_plans_again_when_the_memory_has_grown_or_time_has_passed() -> None:
     assert plans[2] is not plans[1]
     plan_at(0.2)
     assert plans[3] is plans[2]
-    pay(experiment, experiment.task.all_sequences)
+    pay(experiment, experiment.environment.task.all_sequences)
     plan_at(0.2)
     assert plans[4] is not plans[3]
 
@@ -392,10 +392,10 @@ def test_it_plans_again_when_the_memory_has_grown_or_time_has_passed() -> None:
 def test_the_tiny_task_is_solved() -> None:
     experiment, objective = tiny_experiment()
     assert experiment.truth is not None
-    assert experiment.truth.judge(experiment.network)["regret"] > 0.5
+    assert experiment.truth.evaluate(experiment.policy)["regret"] > 0.5
     while not experiment.trainer.finished:
         experiment.trainer.train_step()
-    assert -1e-6 < experiment.truth.judge(experiment.network)["regret"] < 0.01
+    assert -1e-6 < experiment.truth.evaluate(experiment.policy)["regret"] < 0.01
     assert objective.log_z() == pytest.approx(experiment.truth.attainable.value, abs=0.02)
 
 

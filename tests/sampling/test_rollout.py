@@ -17,9 +17,9 @@ from stochflow.experiments.build import build
 from stochflow.experiments.experiment import summarise
 from stochflow.models.base import Array
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.models.prefix_sampler import NetworkSampler
 from stochflow.sampling.rollout import Exploration, Walk, rollout
 from stochflow.truth.prefix_tree import policy_log_marginals, terminal_log_probs
+from tests.small_tasks import scored_environment
 
 NUM_TOKENS, LENGTH = 3, 3
 NUM_WALKS = 20_000
@@ -48,7 +48,8 @@ class Always:
 def walk_with(
     policy: Tensor, channel: Channel, length: int = LENGTH, exploration: Exploration | None = None, seed: int = 0
 ) -> Walk:
-    return rollout(Always(policy, NUM_WALKS), channel, (NUM_WALKS, length), Generators(seed), exploration)
+    environment = scored_environment(channel, length)
+    return rollout(environment, Always(policy, NUM_WALKS), NUM_WALKS, Generators(seed), exploration)
 
 
 def make_network(seed: int = 0) -> FlowNetwork:
@@ -62,8 +63,8 @@ def make_network(seed: int = 0) -> FlowNetwork:
 
 
 def network_walk(network: FlowNetwork, channel: Channel, seed: int = 0, **exploration: float) -> Walk:
-    shape = (NUM_WALKS, LENGTH)
-    return rollout(NetworkSampler(network, NUM_WALKS), channel, shape, Generators(seed), Exploration(**exploration))
+    environment, sampler = scored_environment(channel, LENGTH), network.sampler(NUM_WALKS)
+    return rollout(environment, sampler, NUM_WALKS, Generators(seed), Exploration(**exploration))
 
 
 def assert_shares(counts: Tensor, expected: Tensor) -> None:
@@ -116,7 +117,7 @@ def test_each_position_has_its_own_noise() -> None:
 
 def test_the_sampler_walks_on_from_outcomes_not_from_intentions() -> None:
     sampler = Always(NEVER_LAST, NUM_WALKS)
-    walk = rollout(sampler, uniform_slip(3, 0.9), (NUM_WALKS, LENGTH), Generators(0))
+    walk = rollout(scored_environment(uniform_slip(3, 0.9), LENGTH), sampler, NUM_WALKS, Generators(0))
     assert torch.equal(torch.from_numpy(np.stack(sampler.seen, axis=1)), walk.outcomes)
     assert not torch.equal(walk.outcomes, walk.intentions)
 
@@ -125,7 +126,7 @@ def test_the_network_sampler_gives_the_policy_of_the_prefix_it_stands_on(generat
     network = make_network()
     tokens = torch.randint(NUM_TOKENS, (7, LENGTH), generator=generator)
     expected = network.all_prefixes(tokens).log_policy
-    sampler = NetworkSampler(network, 7)
+    sampler = network.sampler(7)
     for depth in range(LENGTH):
         torch.testing.assert_close(torch.from_numpy(sampler.log_policy()), expected[:, depth])
         sampler.advance(tokens[:, depth].numpy())
@@ -206,7 +207,8 @@ def test_every_walk_starts_at_the_root_by_default_and_none_has_to_with_full_rest
 
 def test_the_policy_sees_the_random_prefix() -> None:
     sampler = Always(NEVER_LAST, NUM_WALKS)
-    walk = rollout(sampler, noiseless(3), (NUM_WALKS, LENGTH), Generators(0), Exploration(restarts=1.0))
+    environment = scored_environment(noiseless(3), LENGTH)
+    walk = rollout(environment, sampler, NUM_WALKS, Generators(0), Exploration(restarts=1.0))
     assert torch.equal(torch.from_numpy(np.stack(sampler.seen, axis=1)), walk.outcomes)
 
 
@@ -232,7 +234,7 @@ def test_intentions_and_noise_have_streams_of_their_own() -> None:
             "policy": torch.Generator().manual_seed(policy_seed),
             "channel": torch.Generator().manual_seed(channel_seed),
         }
-        return rollout(Always(NEVER_LAST, 500), uniform_slip(3, 0.9), (500, LENGTH), streams)
+        return rollout(scored_environment(uniform_slip(3, 0.9), LENGTH), Always(NEVER_LAST, 500), 500, streams)
 
     first, other_noise, other_policy = walk(0, 1), walk(0, 2), walk(3, 1)
     assert torch.equal(first.intentions, other_noise.intentions)

@@ -10,8 +10,8 @@ import torch
 import stochflow
 from stochflow.config.layers import resolve
 from stochflow.core.errors import ConfigError
-from stochflow.experiments import build as experiment
 from stochflow.experiments.sweep.compare import compare
+from stochflow.experiments.torch_settings import computing
 from stochflow.runs.directory import RunDirectory
 
 TINY = ("optimiser.batch_size=16", "model.width=16", "evaluation.num_samples=50")
@@ -80,6 +80,6 @@ def test_an_operation_without_a_deterministic_way_names_the_remedy():
     config = resolve([{"deterministic": True}])
     with (
         pytest.raises(ConfigError, match="add --device cpu, or leave out --deterministic"),
-        experiment.computing(config),
+        computing(config),
     ):
         raise RuntimeError("index_add_cuda_ does not have a deterministic implementation, but you set it")

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from stochflow.experiments.graph_build import build_graph_experiment
 from torch import Tensor
 
 import stochflow
@@ -55,7 +54,7 @@ def test_a_run_in_bfloat16_learns_what_one_in_float32_learns() -> None:
         with computing(experiment.config):
             while not experiment.trainer.finished:
                 experiment.trainer.train_step()
-            policies.append((experiment.judge()["regret"], next(iter(experiment.network.tree_log_policies()))))
+            policies.append((experiment.evaluate()["regret"], next(iter(experiment.network.tree_log_policies()))))
     (regret, policy), (low_regret, low_policy) = policies
     assert not torch.equal(policy, low_policy)
     assert low_regret == pytest.approx(regret, rel=0.05)
@@ -73,7 +72,7 @@ def test_what_computes_in_float32_says_so() -> None:
     with pytest.raises(ConfigError, match="a transformer computes in float32; leave precision bfloat16 out"):
         resolve_config([SMALL, {"model": {"body": "transformer", "precision": "bfloat16"}}])
     with pytest.raises(ConfigError, match="a lower precision cannot be had with hypergrid:2,4"):
-        build_graph_experiment(resolve_config([{**SMALL, **LOW, "task": "hypergrid:2,4"}]))
+        build(resolve_config([{**SMALL, **LOW, "task": "hypergrid:2,4"}]))
 
 
 def test_a_run_is_evaluated_in_the_precision_it_was_trained_in(tmp_path: Any) -> None:

@@ -15,6 +15,7 @@ from stochflow.environments.sequences.tfbind8 import TFBind8
 from stochflow.experiments import build as experiment
 from stochflow.experiments import launch
 from stochflow.experiments.experiment import Experiment
+from stochflow.experiments.run import run
 from stochflow.objectives.base import Terms
 from stochflow.runs.directory import RunDirectory
 from stochflow.sampling.trajectories import Trajectories
@@ -48,7 +49,7 @@ def without_seconds(records: list[Record]) -> list[Record]:
 def run_until_it_fails(trained: Experiment, path: Path) -> RunDirectory:
     """Train into a directory and let the error out; the directory comes back with it."""
     directory = RunDirectory.create(path, trained.config, overwrite=False)
-    experiment.run(trained, directory, lambda record, progress: None, lambda: False)
+    run(trained, directory, lambda record, progress: None, lambda: False)
     return directory
 
 
@@ -128,7 +129,7 @@ def test_the_dynamics_optimiser_really_steps_towards_the_channel() -> None:
     losses = [record["forward_dynamics_loss"] for record in train(trained)]
     after = list(trained.trainer.learner.dynamics.parameters())
     assert all(not torch.equal(old, new) for old, new in zip(before, after, strict=True))
-    floor = float(trained.channel.entropies().mean())
+    floor = float(trained.environment.channel.entropies().mean())
     # from the uniform P̂ most of the way down to the entropy of the channel
     assert losses[0] == pytest.approx(math.log(4), abs=1e-6)
     assert losses[-1] < floor + 0.3 * (math.log(4) - floor)
@@ -151,7 +152,8 @@ def test_known_dynamics_are_not_trained() -> None:
     trained = build(dynamics={"kind": "known"})
     assert all("forward_dynamics_loss" not in record for record in train(trained))
     assert torch.equal(
-        trained.trainer.learner.dynamics.log_matrices(torch.zeros(1, 8))[0], trained.channel.log_matrices(8).float()
+        trained.trainer.learner.dynamics.log_matrices(torch.zeros(1, 8))[0],
+        trained.environment.channel.log_matrices(8).float(),
     )
 
 
@@ -246,7 +248,7 @@ def test_an_oracle_that_fails_is_reported_and_nothing_is_lost(
         return scores if next(calls, None) is not None else ANSWERS[answer](scores)
 
     trained = build()
-    monkeypatch.setattr(trained.trainer, "oracle", failing.__get__(trained.task))
+    monkeypatch.setattr(trained.trainer, "measure", failing.__get__(trained.environment.task))
     with pytest.raises(OracleError, match=r"the oracle (returned|must return) .*(score|repair)"):
         run_until_it_fails(trained, tmp_path / "run")
     trainer = trained.trainer

@@ -7,6 +7,7 @@ from rich.markup import escape
 from stochflow.cli.parameters import takes
 from stochflow.cli.render import console, print_summary, progress_line, tell
 from stochflow.config.options import PRETRAIN, arguments_of
+from stochflow.core.signals import importing
 from stochflow.environments.settings import check_settings, pretraining_layers, resolve_layers
 
 
@@ -17,8 +18,8 @@ def pretrain(**given: Any) -> None:
     layers = pretraining_layers(arguments)
     if not given["resume"]:  # which has settings of its own
         check_settings(resolve_layers(layers))
-    from stochflow import api
-
+    with importing():
+        from stochflow import api
     with progress_line("step") as listen:
         run = api.pretrain(**arguments, listen=listen)
     print_summary(run.summary)

@@ -123,7 +123,7 @@ _DETERMINISTIC = Option(
 _OUT = Option("out", Path, "Run directory.  [default: runs/<task>-<method>-…]")
 _STEPS = Option("steps", int, "Budget in training steps.", setting="budget.steps")
 _MINUTES = Option("minutes", float, "Budget in minutes.", setting="budget.minutes")
-_RESUME = Option("resume", bool, "Continue the run in --out from its checkpoint.", default=False)
+_RESUME = Option("resume", bool, "Continue the run in --out from its checkpoint, or begin it.", default=False)
 _OVERWRITE = Option("overwrite", bool, "Replace the run in --out.", default=False)
 _SCORE_SAMPLES = Option(
     "score_samples",

@@ -38,12 +38,6 @@ class Pretrained:
     task: Task
     sampler: ConditionalSampler
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Settings that a run which begins with it has by default: its noise and reward; and its network."""
-        settings = self.config.model_dump(mode="json", include={"model", "channel", "reward", "pretraining"})
-        return settings | {"pretraining": settings["pretraining"] | {"source": str(self.path)}}
-
     def check(self, config: Config, environment: Environment) -> None:
         """Refuse a run that cannot begin with it."""
         task = environment.task if isinstance(environment, SequenceEnvironment) else None
@@ -79,11 +73,8 @@ class Pretrained:
 
 def load_pretrained(path: Path) -> Pretrained:
     """The sampler of a `pretrain` run, as its newest checkpoint left it, on the CPU."""
-    directory = RunDirectory.open(path)
-    config = directory.config()
-    if config.task != PRETRAINING_TASK:
-        raise ConfigError(f"{path} is a run on '{config.task}'; give --from the --out of a `stochflow pretrain`")
-    experiment = restore(directory, config.model_copy(update={"device": "cpu"}))
+    config = _config(path)
+    experiment = restore(RunDirectory.open(path), config.model_copy(update={"device": "cpu"}))
     objective, environment = experiment.trainer.objective, experiment.environment
     assert isinstance(objective, ConditionalKL), "the objective of that task"
     assert isinstance(environment, SequenceEnvironment), "the environment of that task"
@@ -96,6 +87,12 @@ def load_pretrained(path: Path) -> Pretrained:
     return Pretrained(path, config, environment.task, objective.conditional)
 
 
+def settings_from(path: Path) -> dict[str, Any]:
+    """Settings of a run that begins with that sampler: its network, and by default its noise and reward."""
+    settings = _config(path).model_dump(mode="json", include={"model", "channel", "reward", "pretraining"})
+    return settings | {"pretraining": settings["pretraining"] | {"source": str(path)}}
+
+
 def begin_with(sampler: ConditionalSampler, tokens: Tensor, experiment: Experiment) -> None:
     """Let a run that has not begun start from the sampler given the scores of some sequences, [num, L].
 
@@ -103,6 +100,13 @@ def begin_with(sampler: ConditionalSampler, tokens: Tensor, experiment: Experime
     """
     scores = experiment.trainer.prepay(tokens)
     experiment.network.load_state_dict(sampler.given(Support(tokens, scores)).state_dict())
+
+
+def _config(path: Path) -> Config:
+    config = RunDirectory.open(path).config()
+    if config.task != PRETRAINING_TASK:
+        raise ConfigError(f"{path} is a run on '{config.task}'; give --from the --out of a `stochflow pretrain`")
+    return config
 
 
 def _shape(config: Config) -> PretrainingConfig:

@@ -21,10 +21,10 @@ from stochflow.environments.sequences.oracles.task import Named
 from stochflow.environments.settings import resolve_layers
 from stochflow.experiments.build import build, check_objective, restore
 from stochflow.experiments.experiment import Experiment
-from stochflow.experiments.fine_tuning import load_pretrained
+from stochflow.experiments.fine_tuning import load_pretrained, settings_from
 from stochflow.experiments.profiler import Profiled
 from stochflow.experiments.run import Listener, follow, run
-from stochflow.runs.directory import RunDirectory, check_free, recover
+from stochflow.runs.directory import RunDirectory, check_free, is_vacant, recover
 from stochflow.runs.monitor.history import history_of, records_of
 from stochflow.runs.monitor.watcher import Watcher
 from stochflow.runs.trackers import Tracking
@@ -41,7 +41,7 @@ class LaunchOptions:
     """How a run is started and followed; none of it changes what is learned.
 
     Attributes:
-        resume: continue the run in its directory from its checkpoint.
+        resume: continue the run in its directory from its checkpoint, or begin it where there is none yet.
         overwrite: replace the run in its directory.
         track: names of trackers that follow the run.
         profile: write down where the time goes.
@@ -73,8 +73,11 @@ def launch(
         pretrained: the `pretrain` run whose sampler a new run begins with.
     """
     tracking = Tracking(options.track)
+    if out is None:
+        out = default_path(resolve_layers([*([] if pretrained is None else [settings_from(pretrained)]), *layers]))
     with joined() as team, contextlib.ExitStack() as held:
-        if options.resume:
+        resumed = options.resume and not _is_new(out, team)
+        if resumed:
             directory, experiment = _reopen(out, layers, function, team, held, pretrained)
         else:
             directory, experiment = _begin(out, layers, options.overwrite, function, team, held, pretrained)
@@ -86,7 +89,7 @@ def launch(
                 return asked if team is None else team.any(asked)
 
             if _leads(team):
-                tracking.start(experiment.config, directory.path, experiment.trainer.step if options.resume else None)
+                tracking.start(experiment.config, directory.path, experiment.trainer.step if resumed else None)
                 _run(experiment, directory, tracking, options.listen, ended, options.profile)
             else:
                 follow(experiment, ended)
@@ -154,8 +157,14 @@ def _leads(team: Team | None) -> bool:
     return team is None or team.leads
 
 
+def _is_new(path: Path, team: Team | None) -> bool:
+    """True where there is no run to go on with; who leads the run decides, for it soon makes one."""
+    new = _leads(team) and is_vacant(path)
+    return new if team is None else team.any(new)
+
+
 def _begin(
-    given: Path | None,
+    path: Path,
     layers: list[dict[str, Any]],
     overwrite: bool,
     function: Named,
@@ -165,8 +174,7 @@ def _begin(
 ) -> tuple[RunDirectory, Experiment]:
     """A fresh experiment and its run directory, which is ours until `held` ends."""
     beginning = None if pretrained is None else load_pretrained(pretrained)
-    layers = layers if beginning is None else [beginning.settings, *layers]
-    path = given or default_path(resolve_layers(layers))
+    layers = layers if pretrained is None else [settings_from(pretrained), *layers]
     configured = prepare(layers, function)
     environment = configured.environment
     if beginning is not None:
@@ -195,7 +203,7 @@ def _begin(
 
 
 def _reopen(
-    path: Path | None,
+    path: Path,
     layers: list[dict[str, Any]],
     function: Named,
     team: Team | None,
@@ -206,7 +214,6 @@ def _reopen(
 
     The directory is ours until `held` ends.
     """
-    path = path or default_path(resolve_layers(layers))
     if _leads(team):
         recover(path)
     directory = RunDirectory.open(path)
@@ -229,7 +236,9 @@ def _reopen(
     if begin and wanted.pretraining.support is not None:
         if pretrained is None:
             raise ConfigError(f"{directory.path} had not begun yet; name the sampler that it begins with, by --from")
-        load_pretrained(pretrained).begin(experiment)
+        beginning = load_pretrained(pretrained)
+        beginning.check(wanted, environment)
+        beginning.begin(experiment)
     if _leads(team):
         environment.check()
     experiment.trainer.begin()

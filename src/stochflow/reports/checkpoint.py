@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from stochflow.config.schema import Config
+from stochflow.core.arrays import Array
 from stochflow.core.errors import StochflowError
 from stochflow.environments.factory import configure
 from stochflow.environments.rewards import Reward
@@ -38,9 +38,9 @@ class DesignDistribution:
             lengths vary.
     """
 
-    log_rewards: np.ndarray
-    log_probs: np.ndarray
-    attainable: np.ndarray
+    log_rewards: Array
+    log_probs: Array
+    attainable: Array
     log_z: float
     unbalanced: list[float] | None
 
@@ -50,8 +50,8 @@ class Channels:
     """P(outcome | intention) at every position, true and learned, [L, K, K]; `learned` is None without a P̂."""
 
     letters: list[str]
-    truth: np.ndarray
-    learned: np.ndarray | None
+    truth: Array
+    learned: Array | None
     is_known: bool
 
 
@@ -131,7 +131,7 @@ def _tokens(task: Task, record: RunRecord) -> Tensor:
     return tokens
 
 
-def random_subset(distribution: DesignDistribution, num: int, seed: int = 0) -> np.ndarray:
+def random_subset(distribution: DesignDistribution, num: int, seed: int = 0) -> Array:
     """Indices of `num` random sequences without replacement, ascending; all indices if there are fewer."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randperm(len(distribution.log_rewards), generator=generator)[:num].sort().values.numpy()

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from stochflow.config.schema import OptimiserConfig
 from stochflow.models.base import Sampler
-from stochflow.models.engine.prefix_evaluation import Recorder
-from stochflow.models.prefix_sampler import RecordingSampler
 from stochflow.objectives.base import Learner, Objective, Terms
 from stochflow.sampling.rollout import Exploration, Walk, rollout
 from stochflow.sampling.trajectories import Trajectories, no_trajectories
@@ -106,7 +104,7 @@ class Trainer:
         for terms in self.updates(fresh, progress):
             logged.append(require_finite(terms))
             self.descent.step(terms["loss"], learning_rate)
-            del terms  # and with it the hold on the room that the next update needs
+            del terms  # which hold the buffers that the next evaluation uses
         self.descent.require_finite()
         learned = dynamics_record | _means(logged)
         return self.advance(fresh, learning_rate, time.perf_counter() - started, learned)
@@ -155,18 +153,16 @@ class Trainer:
             return no_trajectories(learner.environment.max_steps)
         sampler, read = self.sampler(size), self.objective.reads_behaviour
         walk = rollout(learner.environment, sampler, size, learner.generators, self.exploration, judge_behaviour=read)
-        return self.keep(walk, sampler.recorder if isinstance(sampler, RecordingSampler) else None)
+        return self.keep(walk)
 
-    def keep(self, walk: Walk, recorder: Recorder | None = None) -> Trajectories:
+    def keep(self, walk: Walk) -> Trajectories:
         """Pay for what a walk brought, as far as the budget goes, and remember it."""
-        size, before = len(walk), self.calls
+        before = self.calls
         walk, made, num_free = self._affordable(walk)
         scores = self.learner.memory.pay(made, self.measure)
         self._num_free += num_free
         self.idle_steps = self.idle_steps + 1 if self.calls == before else 0
-        # what was left out because the budget ended stays in the recorder, so it does not fit any more
-        recorder = recorder if len(scores) == size else None
-        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour, recorder)
+        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour)
         self.learner.replay.add(batch)
         return batch
 

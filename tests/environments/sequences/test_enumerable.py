@@ -13,7 +13,7 @@ from stochflow.experiments.build import build
 from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.launch import resolve_config
 from stochflow.truth.prefix_tree import kl_to_target
-from stochflow.truth.truth import Truth
+from stochflow.truth.truth import SequenceTruth
 
 # small and hardly trained: the laws below hold for any policy
 TINY = {
@@ -54,30 +54,30 @@ def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="module")
-def truth(trained: Experiment) -> Truth:
-    assert trained.truth is not None
+def truth(trained: Experiment) -> SequenceTruth:
+    assert isinstance(trained.truth, SequenceTruth)
     return trained.truth
 
 
 @pytest.fixture(scope="module")
-def log_probs(trained: Experiment, truth: Truth) -> torch.Tensor:
+def log_probs(trained: Experiment, truth: SequenceTruth) -> torch.Tensor:
     return truth.log_probs(trained.policy)
 
 
-def test_the_exact_distribution_sums_to_one(trained: Experiment, truth: Truth, log_probs: torch.Tensor) -> None:
-    assert len(log_probs) == len(truth.log_rewards) <= trained.task.size
+def test_the_exact_distribution_sums_to_one(trained: Experiment, truth: SequenceTruth, log_probs: torch.Tensor) -> None:
+    assert len(log_probs) == len(truth.log_rewards) <= trained.environment.task.size
     assert float(log_probs.exp().sum()) == pytest.approx(1.0, abs=1e-5)
     assert float(truth.attainable.log_probs.exp().sum()) == pytest.approx(1.0, abs=1e-9)
 
 
 def test_the_exact_distribution_agrees_with_sampling(
-    trained: Experiment, truth: Truth, log_probs: torch.Tensor
+    trained: Experiment, truth: SequenceTruth, log_probs: torch.Tensor
 ) -> None:
-    task = trained.task
-    sampled = draw(trained.policy, task, trained.channel, NUM_DRAWS, torch.Generator().manual_seed(0))
+    task = trained.environment.task
+    sampled = draw(trained.policy, trained.environment, NUM_DRAWS, torch.Generator().manual_seed(0))
     powers = task.num_tokens ** torch.arange(task.length - 1, -1, -1)
     codes = (sampled.walk.outcomes * powers).sum(dim=-1)
-    of_rows = trained.policy.terminal_log_probs(trained.channel)
+    of_rows = trained.policy.terminal_log_probs(trained.environment)
     torch.testing.assert_close(of_rows[codes], sampled.log_probs.double(), atol=1e-3, rtol=0)
     designs = codes if truth.histories is None else truth.histories.numbers[codes]
     assert bool((designs >= 0).all())
@@ -88,16 +88,16 @@ def test_the_exact_distribution_agrees_with_sampling(
         assert float(values[designs].mean()) == pytest.approx(mean, abs=5 * error)
 
 
-def test_no_policy_beats_the_optimum(trained: Experiment, truth: Truth) -> None:
+def test_no_policy_beats_the_optimum(trained: Experiment, truth: SequenceTruth) -> None:
     best = truth.attainable
     assert kl_to_target(best.log_probs, truth.log_rewards) == pytest.approx(best.min_kl, abs=1e-6)
-    judged = truth.judge(trained.policy)
-    assert judged["kl"] >= best.min_kl
-    assert judged["regret"] >= 0.0
-    assert judged["regret"] == pytest.approx(judged["kl"] - best.min_kl)
+    found = truth.evaluate(trained.policy)
+    assert found["kl"] >= best.min_kl
+    assert found["regret"] >= 0.0
+    assert found["regret"] == pytest.approx(found["kl"] - best.min_kl)
 
 
 def test_scores_are_rewards_to_be(trained: Experiment) -> None:
-    scores = trained.task.all_scores
+    scores = trained.environment.task.all_scores
     assert bool(torch.isfinite(scores).all())
-    assert 0.0 <= float(scores.min()) < trained.task.mode_threshold < float(scores.max())
+    assert 0.0 <= float(scores.min()) < trained.environment.task.mode_threshold < float(scores.max())

@@ -12,11 +12,10 @@ import stochflow
 from stochflow import api
 from stochflow.config.schema import LossShape
 from stochflow.core.errors import ConfigError, DataError
+from stochflow.environments.factory import TABLE_COPY
 from stochflow.experiments import launch
-from stochflow.experiments.build import build
 from stochflow.objectives.path_terms import REWARD_MEANS
 from stochflow.objectives.regression_losses import shaped
-from stochflow.runs.directory import TABLE
 
 # aa is measured as 0.1 or 1, the others always as 0.5; ba is missing
 TABLE_TEXT = "name,seq,one,two\nx,aa,0.1,1.0\ny,ab,0.5,0.5\nz,bb,0.5,0.5\n"
@@ -56,7 +55,7 @@ def test_a_run_lives_on_its_own_copy_of_the_table(table: Path, tmp_path: Path) -
 
 def test_a_copy_that_was_changed_is_refused(table: Path) -> None:
     run = train(table)
-    copy = run.path / TABLE
+    copy = run.path / TABLE_COPY
     copy.write_text(copy.read_text(encoding="utf-8").replace("0.5", "0.6"), encoding="utf-8")
     for use in (stochflow.sample, stochflow.evaluate):
         with pytest.raises(DataError, match="has changed since training began"):
@@ -160,7 +159,7 @@ def test_a_table_with_more_possible_designs_than_a_float_can_count_is_trained_on
     path = tmp_path / "long.csv"
     path.write_text(f"sequence,score\n{'ACGT' * 150},1\n{'TTTT' * 150},2\n", encoding="utf-8")
     with pytest.warns(UserWarning, match=r"scores for 2 of more than 1e\+300 possible sequences"):
-        launch._warn_of_gaps(build(launch.resolve_config([QUICK, {"task": "table", "table": {"file": str(path)}}])))
+        launch._warn_of_gaps(launch.prepare([QUICK, {"task": "table", "table": {"file": str(path)}}]).environment)
 
 
 def test_a_table_that_knows_next_to_nothing_comes_with_a_warning(tmp_path: Path) -> None:
@@ -210,7 +209,7 @@ def test_a_method_goes_where_its_summary_says(table: Path, method: str, expected
     run = train(table, method=method, reward_noise="replicate", settings=settings, **budget)
     assert run.summary.reward_mean == ("E[R]" if expected == ARITHMETIC else "exp E[log R]")
     experiment = run.experiment()
-    probs = experiment.policy.terminal_log_probs(experiment.channel).exp()
+    probs = experiment.policy.terminal_log_probs(experiment.environment).exp()
     assert float(probs[0]) == pytest.approx(expected, abs=0.04)
 
 

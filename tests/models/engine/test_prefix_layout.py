@@ -11,7 +11,8 @@ from stochflow.models.engine.prefix_layout import SMALL_BATCH, PrefixTree, all_p
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.kmer_body import PrefixBody
 from stochflow.models.prefix_sampler import NetworkSampler, RecordingSampler
-from stochflow.sampling.rollout import policy_sampler, rollout
+from stochflow.sampling.rollout import rollout
+from tests.small_tasks import scored_environment
 
 K, LENGTH = 3, 5
 
@@ -113,14 +114,14 @@ def test_what_sampling_computed_serves_the_loss(
     network: FlowNetwork, batch_size: int, leaves: bool, channel: Channel, generator: torch.Generator
 ) -> None:
     sampler = RecordingSampler(network, batch_size)
-    walk = rollout(sampler, channel, (batch_size, LENGTH), Generators(0))
+    walk = rollout(scored_environment(channel, LENGTH), sampler, batch_size, Generators(0))
     tokens = walk.outcomes if leaves else walk.outcomes[:, :-1]
     assert_same(network, list(network.recorded(sampler.recorder, leaves)), tokens, generator)
 
 
 def test_the_sampler_draws_the_same_with_and_without_a_recorder(network: FlowNetwork) -> None:
     walks = [
-        rollout(sampler(network, 40), uniform_slip(K, 0.3), (40, LENGTH), Generators(3))
+        rollout(scored_environment(uniform_slip(K, 0.3), LENGTH), sampler(network, 40), 40, Generators(3))
         for sampler in (NetworkSampler, RecordingSampler)
     ]
     assert torch.equal(walks[0].outcomes, walks[1].outcomes)
@@ -129,11 +130,11 @@ def test_the_sampler_draws_the_same_with_and_without_a_recorder(network: FlowNet
 
 def test_what_is_too_large_is_not_kept(network: FlowNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = 4 * LENGTH * 8
-    monkeypatch.setattr("stochflow.sampling.rollout._MAX_RECORDED", numbers)
-    assert isinstance(policy_sampler(network, 4), RecordingSampler)
-    assert isinstance(policy_sampler(network, 5), NetworkSampler)
+    monkeypatch.setattr("stochflow.models.flow_network._MAX_RECORDED", numbers)
+    assert isinstance(network.recording_sampler(4), RecordingSampler)
+    assert isinstance(network.recording_sampler(5), NetworkSampler)
 
 
 def test_without_written_gradients_nothing_is_kept(network: FlowNetwork) -> None:
     network.fused = False
-    assert isinstance(policy_sampler(network, 4), NetworkSampler)
+    assert isinstance(network.recording_sampler(4), NetworkSampler)

@@ -108,7 +108,7 @@ def test_the_states_settle_at_the_target(method: str, noise: float, trained: Cal
     assert tv_to_target(uniform, experiment.truth.log_rewards) > 0.1
     assert experiment.trainer.objective.log_z() == pytest.approx(experiment.truth.attainable.log_z, abs=0.1)
     if noise == 0.0:
-        assert experiment.truth.judge(policy)["tv"] < 0.03
+        assert experiment.truth.evaluate(policy)["tv"] < 0.03
 
 
 def test_a_hot_start_cools_until_states_are_kept(tiny: Callable[..., Experiment]) -> None:

@@ -12,15 +12,15 @@ from stochflow.config.methods import METHODS
 from stochflow.core.errors import ConfigError
 from stochflow.core.random import Generators
 from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.reward_noise import with_noise
 from stochflow.environments.sequences.tfbind8 import TFBind8
 from stochflow.experiments import build as experiment
 from stochflow.experiments import launch
 from stochflow.experiments.experiment import Experiment
-from stochflow.models.prefix_sampler import NetworkSampler
 from stochflow.objectives.path_terms import observed_paths
-from stochflow.sampling.rollout import Exploration, rollout
-from stochflow.truth.truth import Truth
+from stochflow.sampling.rollout import rollout
+from stochflow.truth.truth import SequenceTruth
 
 TINY: dict[str, Any] = {
     "model": {"width": 16},
@@ -80,28 +80,27 @@ def test_blind_balance_leaves_out_paths_that_nobody_may_intend(method: str, blin
 def test_the_exact_distribution_is_that_of_the_masked_policy() -> None:
     built = build(method="sgfn-db", channel={"noise": 0.0, "kind": "none"})
     assert built.truth is not None
-    log_probs = built.policy.terminal_log_probs(built.channel)
-    feasible = built.task.feasible(built.task.all_sequences)
+    log_probs = built.policy.terminal_log_probs(built.environment)
+    feasible = built.environment.task.feasible(built.environment.task.all_sequences)
     assert feasible is not None
     assert float(log_probs.exp().sum()) == pytest.approx(1.0, abs=1e-6)
     assert float(log_probs[~feasible].exp().sum()) < 1e-12
-    walk = rollout(NetworkSampler(built.network, 500), built.channel, (500, 8), Generators(0), Exploration())
+    walk = rollout(built.environment, built.network.sampler(500), 500, Generators(0))
     assert bool(feasible[(walk.outcomes * 4 ** torch.arange(7, -1, -1)).sum(dim=-1)].all())
-    given = built.policy.log_probs(walk.outcomes, built.channel)
+    given = built.policy.log_probs(walk, built.environment)
     codes = (walk.outcomes * 4 ** torch.arange(7, -1, -1)).sum(dim=-1)
     assert torch.allclose(given, log_probs[codes], atol=1e-4)
 
 
 def test_the_truth_is_that_of_the_constrained_reward(tfbind8: TFBind8) -> None:
     built = build()
-    assert isinstance(built.truth, Truth)
-    feasible = built.task.feasible(tfbind8.all_sequences)
+    assert isinstance(built.truth, SequenceTruth)
+    feasible = built.environment.task.feasible(tfbind8.all_sequences)
     assert feasible is not None
     floor = torch.tensor(built.config.reward.floor, dtype=torch.float64).log()
-    plain = Truth(tfbind8, built.channel, built.truth.reward).log_rewards
+    plain = SequenceTruth(SequenceEnvironment(tfbind8, built.environment.channel), built.truth.reward).log_rewards
     assert torch.equal(built.truth.log_rewards, torch.where(feasible, plain, floor))
-    verdict = built.truth.judge(built.policy)
-    assert verdict["regret"] >= 0.0
+    assert built.truth.evaluate(built.policy)["regret"] >= 0.0
 
 
 def test_masks_bring_designs_that_satisfy_all_constraints(tmp_path: Path) -> None:
@@ -130,13 +129,13 @@ def test_designs_that_break_a_constraint_are_no_oracle_calls() -> None:
     while not built.trainer.finished:
         built.trainer.train_step()
     memory = built.trainer.learner.memory
-    feasible = built.task.feasible(memory.sequences)
+    feasible = built.environment.task.feasible(memory.sequences)
     assert feasible is not None
     assert built.trainer.calls == int(feasible.sum()) < len(memory)
 
 
 def test_noise_never_lifts_what_breaks_a_constraint(tfbind8: TFBind8, generator: torch.Generator) -> None:
-    task = build(reward_noise="gaussian:0.2").task
+    task = build(reward_noise="gaussian:0.2").environment.task
     reward = Reward(beta=3.0, floor=1e-6, ramp=0.0)
     feasible = task.feasible(task.all_sequences)
     assert feasible is not None
@@ -155,7 +154,7 @@ def test_with_noise_every_visit_of_an_allowed_design_is_an_oracle_call() -> None
     while not built.trainer.finished:
         built.trainer.train_step()
     memory = built.trainer.learner.memory
-    feasible = built.task.feasible(memory.sequences)
+    feasible = built.environment.task.feasible(memory.sequences)
     assert feasible is not None
     assert memory.num_calls == built.trainer.trajectories
     assert built.trainer.calls == int(memory.counts[feasible].sum()) < memory.num_calls

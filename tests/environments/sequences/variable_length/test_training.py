@@ -56,8 +56,8 @@ def test_every_method_keeps_to_the_rules_and_pays_once(method: str, edits: dict[
     records = []
     while not built.trainer.finished:
         records.append(built.trainer.train_step())
-    assert isinstance(built.task, VariableTask)
-    rules, learner = built.task.rules, built.trainer.learner
+    assert isinstance(built.environment.task, VariableTask)
+    rules, learner = built.environment.task.rules, built.trainer.learner
     replay = learner.replay.sample(64, torch.Generator().manual_seed(0))
     assert bool(rules.possible(replay.outcomes).all())
     allowed = rules.intentions(rules.progress(replay.outcomes))[:, :-1]
@@ -65,10 +65,10 @@ def test_every_method_keeps_to_the_rules_and_pays_once(method: str, edits: dict[
     # one masked log π of −69 in a residual would cost thousands
     assert all(abs(record.get("loss", 0.0)) < 1000 for record in records)
     seen = learner.memory.sequences
-    designs = set(built.task.alphabet.decode(seen[rules.alive(seen)]))
+    designs = set(built.environment.task.alphabet.decode(seen[rules.alive(seen)]))
     assert built.trainer.calls == len(designs)
     assert built.truth is not None
-    assert built.truth.judge(built.policy)["regret"] >= 0.0
+    assert built.truth.evaluate(built.policy)["regret"] >= 0.0
 
 
 def test_a_trained_sampler_comes_close_to_the_optimum_and_closer_than_balance(table: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_trained_sampler_comes_close_to_the_optimum_and_closer_than_balance(ta
         while not built.trainer.finished:
             built.trainer.train_step()
         assert built.truth is not None
-        regrets[method] = built.truth.judge(built.policy)["regret"]
+        regrets[method] = built.truth.evaluate(built.policy)["regret"]
     assert 0.0 <= regrets["sgfn-kl"] < 0.01
     assert regrets["sgfn-kl"] < regrets["sgfn-db"]
 
@@ -128,7 +128,7 @@ def test_wider_bounds_make_room_for_designs_that_nobody_measured(table: Path) ->
     built = build(table, lengths={"min_length": 1, "max_length": 5})
     assert built.truth is not None
     assert len(built.truth.log_rewards) == 2 + 4 + 8 + 16 + 32
-    assert built.task.num_designs == 62
+    assert built.environment.task.num_designs == 62
 
 
 def test_noise_in_the_reward_goes_with_it(table: Path) -> None:
