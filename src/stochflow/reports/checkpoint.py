@@ -83,16 +83,17 @@ def exact_results(record: RunRecord) -> ExactResults:
 
 @torch.no_grad()
 def _distribution(experiment: Experiment) -> DesignDistribution:
-    if isinstance(experiment.truth, MultiTaskTruth):  # no other run shares it
-        truth, unbalanced = experiment.truth, None
-    else:
+    truth = experiment.truth
+    unbalanced: list[float] | None = None
+    if not isinstance(truth, MultiTaskTruth):  # which no other run shares
         truth, unbalanced = _truth(experiment.config.model_dump_json(include=_WORLD))
+    assert truth is not None, "only what can be enumerated is drawn"
     log_probs = truth.log_probs(experiment.policy)
     return DesignDistribution(
         log_rewards=truth.log_rewards.numpy(),
         log_probs=log_probs.numpy(),
         attainable=truth.attainable.log_probs.numpy(),
-        log_z=truth.attainable.log_z,
+        log_z=float(truth.log_rewards.logsumexp(dim=0)),
         unbalanced=unbalanced,
     )
 

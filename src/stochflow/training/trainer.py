@@ -122,16 +122,18 @@ class Trainer:
         self.step += 1
         self.trajectories += len(fresh)
         self.seconds += seconds
-        return {
+        record = {
             "step": self.step,
             "trajectories": self.trajectories,
             "oracle_calls": self.calls,
             "seconds": round(self.seconds, 3),
             "learning_rate": learning_rate,
             "beta": self._reward.exponent(self.step - 1),
-            "batch_score": float(np.add.reduce(fresh.scores.numpy()) / len(fresh)) if len(fresh) else math.nan,
-            **learned,
         }
+        if self.objective.samples:
+            scores = fresh.scores.numpy()
+            record["batch_score"] = float(np.add.reduce(scores) / len(fresh)) if len(fresh) else math.nan
+        return record | learned
 
     @property
     def batch_size(self) -> int:

@@ -1,7 +1,5 @@
 """Pre-training on planned tasks, renamed letters, and a policy that is evaluated on all tasks at once."""
 
-import math
-
 import pytest
 import torch
 
@@ -145,7 +143,7 @@ def test_nothing_is_sampled_and_no_oracle_is_asked() -> None:
     trainer = pretraining({"budget": {"steps": 2}}).trainer
     record = trainer.train_step()
     assert (record["step"], record["trajectories"], record["oracle_calls"]) == (1, 0, 0)
-    assert math.isnan(record["batch_score"])
+    assert "batch_score" not in record
     assert trainer.progress == 0.5
 
 
