@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stochflow.api import evaluate as evaluate
     from stochflow.api import exact as exact
     from stochflow.api import load as load
+    from stochflow.api import pretrain as pretrain
     from stochflow.api import report as report
     from stochflow.api import sample as sample
     from stochflow.api import train as train
@@ -74,7 +75,7 @@ if TYPE_CHECKING:
 
 # where every public name is
 _PLACES = {
-    "api": "Run build doctor evaluate exact load report sample train",
+    "api": "Run build doctor evaluate exact load pretrain report sample train",
     "config.methods": "Method register_method",
     "config.objectives": "ObjectiveRecord",
     "config.schema": "Config",

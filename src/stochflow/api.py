@@ -21,7 +21,7 @@ from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.oracles.task import PREFIX, named_task
-from stochflow.environments.settings import exact_layers, resolve_layers, training_layers
+from stochflow.environments.settings import exact_layers, pretraining_layers, resolve_layers, training_layers
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments.build import build as build_experiment
 from stochflow.experiments.build import restore
@@ -148,6 +148,8 @@ def train(
     trajectories: int | None = None,
     steps: int | None = None,
     minutes: float | None = None,
+    pretrained: str | Path | None = None,
+    support: int | None = None,
     table: str | Path | None = None,
     sequence_column: str | None = None,
     score_column: str | None = None,
@@ -187,6 +189,8 @@ def train(
         deletion, duplication: probabilities that an intended letter is not written, or written twice; they need
             variable length.
         trajectories, steps, minutes: the budget; at most one of them.
+        pretrained: run directory of `pretrain` whose sampler this run begins with, with its noise, reward and network.
+        support: how many random sequences to measure for it first; they are no part of the budget.
         table: a CSV or TSV file of sequences and scores instead of a task; see docs/your-own-task.md.
         sequence_column, score_column, variance_column: its columns; several score columns, separated by commas, are
             replicates.
@@ -208,7 +212,48 @@ def train(
     name, function = (None, None) if oracle is None else named_task(oracle)
     layers = training_layers(given | {"oracle": name and name.removeprefix(PREFIX)}, stored)
     options = LaunchOptions(resume, overwrite, tuple(track), profile, listen, stop)
-    return Run(launch(layers, function, Path(out) if out else None, options), oracle)
+    beginning = None if pretrained is None else Path(pretrained)
+    return Run(launch(layers, function, Path(out) if out else None, options, beginning), oracle)
+
+
+def pretrain(
+    tasks: Sequence[str] | None = None,
+    *,
+    noise: float | str | None = None,
+    seed: int | None = None,
+    steps: int | None = None,
+    minutes: float | None = None,
+    config: str | Path | Settings | None = None,
+    settings: Sequence[str] = (),
+    out: str | Path | None = None,
+    device: str | None = None,
+    deterministic: bool = False,
+    resume: bool = False,
+    overwrite: bool = False,
+    track: Sequence[str] = (),
+    listen: Listener | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Run:
+    """Train one sampler for several tasks with known tables, and return its run; `train(pretrained=…)` goes on from it.
+
+    Its summary holds means over the tasks, zero-shot: given a support set of each, without training on it.
+
+    Args:
+        tasks: names of tasks of one alphabet and length.
+        steps, minutes: the budget; at most one of them, by default 1,500 steps.
+
+    All others as for `train`; `stochflow config` explains the settings of `pretraining`.
+
+    >>> import tempfile
+    >>> tiny = ["model.width=8", "pretraining.support_size=8", "evaluation.num_samples=10"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = pretrain(["tfbind8:ARX", "tfbind8:PAX4"], steps=2, settings=tiny, out=f"{folder}/many")
+    ...     run.summary.steps, run.summary.oracle_calls
+    (2, 0)
+    """
+    layers = pretraining_layers(locals())
+    options = LaunchOptions(resume, overwrite, tuple(track), False, listen, stop)
+    return Run(launch(layers, None, Path(out) if out else None, options))
 
 
 def build(

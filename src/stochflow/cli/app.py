@@ -10,6 +10,7 @@ from stochflow import __version__
 from stochflow.cli.compare import INTERRUPTED, compare
 from stochflow.cli.forecast import forecast, series
 from stochflow.cli.inspect import doctor, evaluate, exact, methods, report, sample, show_config, tasks
+from stochflow.cli.pretrain import pretrain
 from stochflow.cli.render import console, messages, plain, show_warnings, tell
 from stochflow.cli.train import train
 from stochflow.core.errors import StochflowError
@@ -21,7 +22,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for command in (train, compare, sample, evaluate, report, doctor, exact, tasks, methods, forecast, series):
+for command in (train, pretrain, compare, sample, evaluate, report, doctor, exact, tasks, methods, forecast, series):
     app.command()(command)
 app.command(name="config")(show_config)
 

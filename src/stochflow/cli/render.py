@@ -134,7 +134,7 @@ def progress_line(counted: str) -> Iterator[Any]:
     """A live line with times, rate, memory, loss and exact figures; where nobody watches, a plain one now and then.
 
     Args:
-        counted: what the rate is about, `trajectories` or `oracle_calls`.
+        counted: what the rate is about, `trajectories`, `oracle_calls` or `step`.
     """
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 

@@ -12,6 +12,7 @@ from stochflow.config.schema import Config
 from stochflow.core.random import Generators
 from stochflow.environments.base import Environment
 from stochflow.environments.graphs.environment import GraphEnvironment
+from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
 from stochflow.evaluation.design_metrics import mean_pairwise_hamming
 from stochflow.evaluation.samples import Sampled, design_metrics, draw, dynamics_metrics, samples_frame
 from stochflow.evaluation.schedule import Space, evaluated_every, sequence_space
@@ -76,7 +77,8 @@ class Experiment:
     def _space(self) -> Space:
         environment = self.environment
         if not isinstance(environment, GraphEnvironment):
-            return sequence_space(environment.num_actions, environment.max_steps)
+            space = sequence_space(environment.num_actions, environment.max_steps)
+            return space.times(len(environment.tasks)) if isinstance(environment, MultiTaskEnvironment) else space
         graph = environment.graph
         sizes = graph.depths[: graph.num_states].bincount().tolist()
         return Space(sizes, graph.num_actions, graph.num_objects, _FEW_STEPS)

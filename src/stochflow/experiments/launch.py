@@ -21,6 +21,7 @@ from stochflow.environments.sequences.oracles.task import Named
 from stochflow.environments.settings import resolve_layers
 from stochflow.experiments.build import build, check_objective, restore
 from stochflow.experiments.experiment import Experiment
+from stochflow.experiments.fine_tuning import load_pretrained, settings_from
 from stochflow.experiments.profiler import Profiled
 from stochflow.experiments.run import Listener, follow, run
 from stochflow.runs.directory import RunDirectory, check_free, is_vacant, recover
@@ -56,21 +57,30 @@ class LaunchOptions:
     stop: Callable[[], bool] | None = None
 
 
-def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, options: LaunchOptions) -> Path:
+def launch(
+    layers: list[dict[str, Any]],
+    function: Named,
+    out: Path | None,
+    options: LaunchOptions,
+    pretrained: Path | None = None,
+) -> Path:
     """Train the run that layers of settings describe to its end; returns its directory.
 
     Args:
         layers: settings, later ones over earlier ones.
         function: the oracle as the user has named it, or the oracle itself.
         out: run directory; by default `default_path`.
+        pretrained: the `pretrain` run whose sampler a new run begins with.
     """
     tracking = Tracking(options.track)
+    if out is None:
+        out = default_path(resolve_layers([*([] if pretrained is None else [settings_from(pretrained)]), *layers]))
     with joined() as team, contextlib.ExitStack() as held:
-        resumed = options.resume and not _is_new(out, layers, team)
+        resumed = options.resume and not _is_new(out, team)
         if resumed:
-            directory, experiment = _reopen(out, layers, function, team, held)
+            directory, experiment = _reopen(out, layers, function, team, held, pretrained)
         else:
-            directory, experiment = _begin(out, layers, options.overwrite, function, team, held)
+            directory, experiment = _begin(out, layers, options.overwrite, function, team, held, pretrained)
         # torchrun passes on a Ctrl-C that the terminal has sent to everybody already: twice is not a second one
         with stop_signal(patient=team is not None) as signalled:
 
@@ -147,25 +157,32 @@ def _leads(team: Team | None) -> bool:
     return team is None or team.leads
 
 
-def _is_new(path: Path | None, layers: list[dict[str, Any]], team: Team | None) -> bool:
+def _is_new(path: Path, team: Team | None) -> bool:
     """True where there is no run to go on with; who leads the run decides, for it soon makes one."""
-    path = path or default_path(resolve_layers(layers))
     new = _leads(team) and is_vacant(path)
     return new if team is None else team.any(new)
 
 
 def _begin(
-    given: Path | None,
+    path: Path,
     layers: list[dict[str, Any]],
     overwrite: bool,
     function: Named,
     team: Team | None,
     held: contextlib.ExitStack,
+    pretrained: Path | None,
 ) -> tuple[RunDirectory, Experiment]:
     """A fresh experiment and its run directory, which is ours until `held` ends."""
-    path = given or default_path(resolve_layers(layers))
+    beginning = None if pretrained is None else load_pretrained(pretrained)
+    layers = layers if pretrained is None else [settings_from(pretrained), *layers]
     configured = prepare(layers, function)
     environment = configured.environment
+    if beginning is not None:
+        if team is not None:
+            raise ConfigError("a run with --from cannot be shared out among processes; start it without torchrun")
+        beginning.check(configured.config, environment)
+    elif configured.config.pretraining.support is not None:
+        raise ConfigError("a support is for a run that begins with a pre-trained sampler; name its run with --from")
     if _leads(team):
         check_free(path, overwrite)
     experiment = build(configured.config, environment, function=function, team=team)
@@ -179,22 +196,24 @@ def _begin(
     directory = RunDirectory.create(path, configured.stored, overwrite, table_text, reference, hold=True)
     held.callback(directory.release)
     environment.open(directory.path)
+    if beginning is not None:
+        beginning.begin(experiment)
     experiment.trainer.begin()
     return directory, experiment
 
 
 def _reopen(
-    path: Path | None,
+    path: Path,
     layers: list[dict[str, Any]],
     function: Named,
     team: Team | None,
     held: contextlib.ExitStack,
+    pretrained: Path | None,
 ) -> tuple[RunDirectory, Experiment]:
     """The experiment of a run directory where its newest checkpoint left it, or at its beginning if there is none yet.
 
     The directory is ours until `held` ends.
     """
-    path = path or default_path(resolve_layers(layers))
     if _leads(team):
         recover(path)
     directory = RunDirectory.open(path)
@@ -212,7 +231,14 @@ def _reopen(
                 "or choose another --out"
             )
     wanted = wanted.model_copy(update={"table": stored.table})
-    experiment = restore(directory, wanted, environment, function, team, begin=not directory.begun)
+    begin = not directory.begun
+    experiment = restore(directory, wanted, environment, function, team, begin)
+    if begin and wanted.pretraining.support is not None:
+        if pretrained is None:
+            raise ConfigError(f"{directory.path} had not begun yet; name the sampler that it begins with, by --from")
+        beginning = load_pretrained(pretrained)
+        beginning.check(wanted, environment)
+        beginning.begin(experiment)
     if _leads(team):
         environment.check()
     experiment.trainer.begin()

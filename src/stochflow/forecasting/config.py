@@ -6,8 +6,8 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
+from stochflow.config.base import Settings
 from stochflow.config.layers import sentence_of
-from stochflow.config.schema import Settings
 from stochflow.core.errors import ConfigError
 
 # attention heads of the context encoder

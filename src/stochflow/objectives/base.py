@@ -108,10 +108,12 @@ class Objective(ABC):
     Each element that `updates` yields holds "loss", which the trainer minimises, and the named terms that it logs.
 
     Attributes:
+        samples: False for an objective that learns from no trajectories of its own; then none are sampled.
         own: networks beyond the learner's that this objective trains or follows; empty for most.
     """
 
     learner: Learner
+    samples = True
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner

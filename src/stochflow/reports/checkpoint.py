@@ -18,7 +18,7 @@ from stochflow.experiments.experiment import Experiment
 from stochflow.reports.reader import RunRecord
 from stochflow.runs.directory import RunDirectory
 from stochflow.truth.prefix_tree import unbalanced_share
-from stochflow.truth.truth import Truth, truth_of
+from stochflow.truth.truth import MultiTaskTruth, Truth, truth_of
 
 _MAX_PREFIX_SOURCES = 256
 # settings that determine target and optimum, independent of training
@@ -83,13 +83,17 @@ def exact_results(record: RunRecord) -> ExactResults:
 
 @torch.no_grad()
 def _distribution(experiment: Experiment) -> DesignDistribution:
-    truth, unbalanced = _truth(experiment.config.model_dump_json(include=_WORLD))
+    truth = experiment.truth
+    unbalanced: list[float] | None = None
+    if not isinstance(truth, MultiTaskTruth):  # which no other run shares
+        truth, unbalanced = _truth(experiment.config.model_dump_json(include=_WORLD))
+    assert truth is not None, "only what can be enumerated is drawn"
     log_probs = truth.log_probs(experiment.policy)
     return DesignDistribution(
         log_rewards=truth.log_rewards.numpy(),
         log_probs=log_probs.numpy(),
         attainable=truth.attainable.log_probs.numpy(),
-        log_z=truth.attainable.log_z,
+        log_z=float(truth.log_rewards.logsumexp(dim=0)),
         unbalanced=unbalanced,
     )
 

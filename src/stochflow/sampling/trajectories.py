@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -33,3 +34,9 @@ class Trajectories:
 
     def __len__(self) -> int:
         return self.outcomes.shape[0]  # `len` of a tensor takes ten times as long
+
+
+def no_trajectories(length: int) -> Trajectories:
+    """A batch without episodes."""
+    tokens = torch.empty(0, length, dtype=torch.int64)
+    return Trajectories(tokens, tokens, tokens.bool(), torch.empty(0, dtype=torch.float64), tokens.float())

@@ -13,7 +13,7 @@ from stochflow.config.schema import OptimiserConfig
 from stochflow.models.base import Sampler
 from stochflow.objectives.base import Learner, Objective, Terms
 from stochflow.sampling.rollout import Exploration, Walk, rollout
-from stochflow.sampling.trajectories import Trajectories
+from stochflow.sampling.trajectories import Trajectories, no_trajectories
 from stochflow.training.dynamics_fitter import DynamicsFitter
 from stochflow.training.optimizer import Descent, Record, State, learning_rate_factor, require_finite
 
@@ -86,6 +86,7 @@ class Trainer:
             "steps": self.step,
             "trajectories": self.trajectories,
             "oracle_calls": self.calls,
+            "support": self._config.pretraining.support,
             "seconds": round(self.seconds, 3),
             "status": "finished" if self.finished else "interrupted",
         }
@@ -121,16 +122,18 @@ class Trainer:
         self.step += 1
         self.trajectories += len(fresh)
         self.seconds += seconds
-        return {
+        record = {
             "step": self.step,
             "trajectories": self.trajectories,
             "oracle_calls": self.calls,
             "seconds": round(self.seconds, 3),
             "learning_rate": learning_rate,
             "beta": self._reward.exponent(self.step - 1),
-            "batch_score": float(np.add.reduce(fresh.scores.numpy()) / len(fresh)) if len(fresh) else math.nan,
-            **learned,
         }
+        if self.objective.samples:
+            scores = fresh.scores.numpy()
+            record["batch_score"] = float(np.add.reduce(scores) / len(fresh)) if len(fresh) else math.nan
+        return record | learned
 
     @property
     def batch_size(self) -> int:
@@ -148,6 +151,8 @@ class Trainer:
     def collect(self) -> Trajectories:
         """A scored batch from the objective's own behaviour, remembered and put into replay."""
         learner, size = self.learner, self.batch_size
+        if not self.objective.samples:
+            return no_trajectories(learner.environment.max_steps)
         sampler, read = self.sampler(size), self.objective.reads_behaviour
         walk = rollout(learner.environment, sampler, size, learner.generators, self.exploration, judge_behaviour=read)
         return self.keep(walk)
@@ -162,6 +167,13 @@ class Trainer:
         batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour)
         self.learner.replay.add(batch)
         return batch
+
+    def prepay(self, made: Tensor) -> Tensor:
+        """Scores of objects that a run begins with, [num]: remembered like its own, but no part of its budget."""
+        before = self.learner.memory.num_calls
+        scores = self.learner.memory.pay(made, self.measure)
+        self._num_free += self.learner.memory.num_calls - before
+        return scores
 
     def measure(self, made: Tensor) -> Tensor:
         """What the oracle answers; how a measurement comes out is the world's doing, like the outcome of a step."""

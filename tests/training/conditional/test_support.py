@@ -5,7 +5,7 @@ import torch
 
 from stochflow.core.errors import ConfigError
 from stochflow.environments.sequences.tfbind8 import TFBind8
-from stochflow.experiments.conditional.support import Support, draw_support, kmer_counts, num_features, support_features
+from stochflow.training.conditional.support import Support, draw_support, kmer_counts, num_features, support_features
 
 
 def test_a_support_holds_distinct_sequences_with_their_scores(tfbind8: TFBind8, generator: torch.Generator) -> None:

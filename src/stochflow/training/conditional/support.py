@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.sequences.task import Task
+from stochflow.environments.sequences.task import MAX_ENUMERABLE, Task
 
 _ANYWHERE = (3, 4)
 _MAX_CODES = 1024
@@ -25,11 +25,22 @@ class Support(NamedTuple):
     scores: Tensor
 
 
-def draw_support(task: Task, num: int, generator: torch.Generator) -> Support:
-    """Distinct uniformly random sequences and their scores: `num` oracle calls."""
-    if not task.enumerable or not 1 <= num <= len(task.all_sequences):
+def draw_sequences(task: Task, num: int, generator: torch.Generator) -> Tensor:
+    """Distinct uniformly random sequences, [num, L]."""
+    if not 1 <= num <= task.size <= MAX_ENUMERABLE:
         raise ConfigError(f"a support of {num} sequences cannot be drawn from {task.name}; ask for another number")
-    tokens = task.all_sequences[torch.randperm(len(task.all_sequences), generator=generator)[:num]]
+    return task.all_sequences[torch.randperm(task.size, generator=generator)[:num]]
+
+
+def draw_support(task: Task, num: int, generator: torch.Generator) -> Support:
+    """Distinct uniformly random sequences and their scores: `num` oracle calls.
+
+    >>> from stochflow.environments.sequences.tfbind8 import TFBind8
+    >>> support = draw_support(TFBind8("VAX2"), 256, torch.Generator().manual_seed(0))
+    >>> support.tokens.shape, support.scores.shape
+    (torch.Size([256, 8]), torch.Size([256]))
+    """
+    tokens = draw_sequences(task, num, generator)
     return Support(tokens, task.score(tokens).double())
 
 

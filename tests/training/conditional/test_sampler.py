@@ -2,13 +2,16 @@
 
 import torch
 
-from stochflow.experiments.conditional import ConditionalSampler, ConditionalSettings, Support
+from stochflow.config.context import PretrainingConfig
+from stochflow.models.flow_network import FlowNetwork
+from stochflow.training.conditional import ConditionalSampler, Support
 
-SETTINGS = ConditionalSettings(context_width=8, context_heads=2, context_layers=1, kmers=(1, 2), width=16, num_layers=1)
+SETTINGS = PretrainingConfig(context_width=8, context_heads=2, context_layers=1)
 
 
 def make_sampler() -> ConditionalSampler:
-    sampler = ConditionalSampler(3, 4, SETTINGS)
+    network = FlowNetwork(3, 4, kmers=(1, 2), width=16, num_layers=1, context_width=8)
+    sampler = ConditionalSampler(network, SETTINGS)
     sampler.initialise(torch.Generator().manual_seed(0))
     return sampler
 

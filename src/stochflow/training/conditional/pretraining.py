@@ -1,39 +1,90 @@
-"""Pre-training on tasks whose tables are known, and fine-tuning on one whose table is not."""
+"""The objective of pre-training: one sampler fitted to the plans of several tasks whose tables are known."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from stochflow.config.schema import Config
+from stochflow.config.context import PretrainingConfig
 from stochflow.core.errors import ConfigError
 from stochflow.core.logspace import log_marginal
-from stochflow.environments.channels import Channel
+from stochflow.core.random import Generators
 from stochflow.environments.rewards import Reward
-from stochflow.environments.sequences.task import Task
-from stochflow.experiments.build import build
-from stochflow.experiments.conditional.sampler import ConditionalSampler, ConditionalSettings
-from stochflow.experiments.conditional.support import Support, draw_support
-from stochflow.experiments.experiment import Experiment
-from stochflow.objectives.base import TensorTerms
+from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
+from stochflow.objectives.base import Objective, TensorTerms
 from stochflow.objectives.divergence import state_kl
+from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.planning.plan import Plan, make_plan
 from stochflow.objectives.planning.plan_states import draw_states
+from stochflow.sampling.policies import Policy
 from stochflow.sampling.prefix_trie import PrefixTrie
-from stochflow.training.optimizer import Descent, Record, learning_rate_factor, require_finite
+from stochflow.sampling.trajectories import Trajectories
+from stochflow.training.conditional.sampler import ConditionalPolicy, ConditionalSampler
+from stochflow.training.conditional.support import Support, draw_support
+
+
+class ConditionalKL(Objective):
+    """KL of the conditional sampler to the plans of several tasks, from a fresh support set of each.
+
+    The plans are exact, for tables and channel are known; nothing is sampled and no oracle is asked. The policy is
+    evaluated on the same tasks, given a support of each that is drawn once, from the seed.
+
+    Attributes:
+        conditional: the sampler; its network is the learner's, its encoder the objective's own.
+    """
+
+    samples = False
+
+    def __init__(self, learner: SequenceLearner) -> None:
+        super().__init__(learner)
+        environment, self._settings = learner.environment, learner.config.pretraining
+        assert isinstance(environment, MultiTaskEnvironment), "pre-training is on several tasks"
+        if self._settings.relabelled and environment.channel.slip is None:
+            raise ConfigError(
+                "letters can be renamed only under uniform slip, which treats all alike; set pretraining.relabelled to "
+                "0"
+            )
+        self._environment, self._network = environment, learner.network
+        self.conditional = ConditionalSampler(learner.network, self._settings)
+        self.conditional.encoder.initialise(learner.generators["init"])
+        self.own["encoder"] = self.conditional.encoder.to(learner.device)
+        self._log_dynamics = environment.channel.log_matrices(environment.max_steps).float().to(learner.device)
+        # from the seed alone: evaluating again gives the same numbers
+        generator = Generators(learner.config.seed)["evaluation"]
+        size = self._settings.support_size
+        self._supports = stacked([draw_support(task, size, generator) for task in environment.tasks])
+
+    @cached_property
+    def planned(self) -> "PlannedTasks":
+        """The plans of all tasks; made before the first update."""
+        return PlannedTasks(self._environment, self.learner.reward)
+
+    def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[TensorTerms]:
+        batch = draw_batch(self.planned, self._settings, self.learner.generators["replay"]).to(self.learner.device)
+        weight = self.learner.config.objective.flow_weight
+        yield conditional_terms(self.conditional, batch, self._log_dynamics, weight)
+
+    @torch.no_grad()
+    def log_z(self) -> float:
+        """Mean over the tasks of log F(root|c)."""
+        return float(self._network.log_z(self.conditional.context(self._supports)).mean())
+
+    @torch.no_grad()
+    def policy(self) -> Policy:
+        return ConditionalPolicy(self._network, self.conditional.context(self._supports))
 
 
 class PlannedTasks:
     """Tasks over one enumerable space with their plans on the whole tree, under a known channel."""
 
-    def __init__(self, tasks: Sequence[Task], channel: Channel, reward: Reward) -> None:
-        if len({(task.alphabet, task.length) for task in tasks}) != 1 or not tasks[0].enumerable:
-            raise ConfigError("conditional training needs enumerable tasks of one alphabet and length; choose others")
-        self.channel, self.tasks = channel, list(tasks)
-        self.trie = PrefixTrie(tasks[0].num_tokens, tasks[0].length)
-        self.trie.insert(tasks[0].all_sequences)
-        self.plans = [self._plan(reward.log_reward(task.all_scores)) for task in tasks]
+    def __init__(self, environment: MultiTaskEnvironment, reward: Reward) -> None:
+        self.channel, self.tasks = environment.channel, environment.tasks
+        everything = environment.task.all_sequences
+        self.trie = PrefixTrie(environment.num_actions, environment.max_steps)
+        self.trie.insert(everything)
+        self.plans = [self._plan(task.log_reward(everything, task.all_scores, reward)) for task in self.tasks]
 
     def _plan(self, log_rewards: Tensor) -> Plan:
         def no_frontier(prefixes: Tensor) -> Tensor:
@@ -71,6 +122,11 @@ class Batch(NamedTuple):
     states: States
     rows_per_task: Tensor
 
+    def to(self, device: torch.device) -> "Batch":
+        """The same on another device."""
+        support, states = (tuple(column.to(device) for column in part) for part in (self.support, self.states))
+        return Batch(Support(*support), States(*states), self.rows_per_task.to(device))
+
 
 def draw_plan_states(trie: PrefixTrie, plan: Plan, rows_per_level: int, generator: torch.Generator) -> States:
     """States in proportion to the plan's own visits, every depth with equal weight."""
@@ -91,7 +147,7 @@ def relabel(support: Support, states: States, letters: Tensor) -> tuple[Support,
     )
 
 
-def draw_batch(planned: PlannedTasks, settings: ConditionalSettings, generator: torch.Generator) -> Batch:
+def draw_batch(planned: PlannedTasks, settings: PretrainingConfig, generator: torch.Generator) -> Batch:
     """Random tasks, each with a fresh support, some with renamed letters."""
     supports, states = [], []
     for index in torch.randint(len(planned.tasks), (settings.tasks_per_step,), generator=generator).tolist():
@@ -102,10 +158,15 @@ def draw_batch(planned: PlannedTasks, settings: ConditionalSettings, generator: 
         supports.append(support)
         states.append(rows)
     return Batch(
-        Support(*(torch.stack(column) for column in zip(*supports, strict=True))),
+        stacked(supports),
         States(*(torch.cat(column) for column in zip(*states, strict=True))),
         torch.tensor([len(rows.depths) for rows in states]),
     )
+
+
+def stacked(supports: list[Support]) -> Support:
+    """Support sets of one size as one, tokens [tasks, num, L] and scores [tasks, num]."""
+    return Support(*(torch.stack(column) for column in zip(*supports, strict=True)))
 
 
 def conditional_terms(
@@ -125,32 +186,3 @@ def conditional_terms(
     divergence = (weights * state_kl(log_marginals, log_targets, torch.zeros_like(weights))).sum()
     flow_loss = (weights * (heads.log_flow - states.values.float()).square()).sum()
     return {"loss": divergence + flow_weight * flow_loss, "kl_loss": divergence, "flow_loss": flow_loss}
-
-
-def train_conditional(
-    sampler: ConditionalSampler, planned: PlannedTasks, settings: ConditionalSettings, generator: torch.Generator
-) -> list[Record]:
-    """Fit the sampler to the plans of all tasks; returns the loss terms of every update."""
-    if settings.relabelled and planned.channel.slip is None:
-        raise ConfigError("letters can be renamed only under uniform slip, which treats all alike; set relabelled to 0")
-    descent = Descent(list(sampler.parameters()), settings.clip)
-    log_dynamics = planned.channel.log_matrices(planned.trie.length).float()
-    history = []
-    for step in range(settings.steps):
-        batch = draw_batch(planned, settings, generator)
-        terms = conditional_terms(sampler, batch, log_dynamics, settings.flow_weight)
-        require_finite(terms)
-        rate = settings.learning_rate * learning_rate_factor((step + 0.5) / settings.steps, settings.warmup)
-        descent.step(terms["loss"], rate)
-        history.append({name: float(term.detach()) for name, term in terms.items()})
-    return history
-
-
-def fine_tuning(sampler: ConditionalSampler, support: Support, config: Config) -> Experiment:
-    """The run that a config asks for, started from the sampler given a support set instead of from nothing.
-
-    The support is remembered as paid for and is no part of the budget. The config's `model` settings do not count.
-    """
-    experiment = build(config, network=sampler.given(support))
-    experiment.trainer.learner.memory.pay(support.tokens, experiment.environment.score)
-    return experiment
