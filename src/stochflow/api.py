@@ -26,8 +26,7 @@ from stochflow.evaluation.summary import Summary
 from stochflow.experiments.build import build as build_experiment
 from stochflow.experiments.build import restore
 from stochflow.experiments.experiment import Experiment, summarise
-from stochflow.experiments.launch import LaunchOptions, launch, prepare
-from stochflow.experiments.run import Listener
+from stochflow.experiments.launch import LaunchOptions, Listener, launch, prepare
 from stochflow.experiments.torch_settings import computing
 from stochflow.reports.diagnosis import Diagnosis, diagnose
 from stochflow.reports.page import write_report
@@ -272,7 +271,7 @@ def build(
         settings: assignments like "reward.beta=3".
 
     >>> from stochflow import GraphEnvironment, hypergrid
-    >>> experiment = build(GraphEnvironment(hypergrid("2,4", slip=0.1)), method="sgfn-kl", trajectories=512)
+    >>> experiment = build(GraphEnvironment(hypergrid("2,4", slip=0.1)), method="sgfn-kl", trajectories=1024)
     >>> experiment.train().evaluate()["regret"] < 0.05
     True
     """

@@ -17,7 +17,7 @@ from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError, StochflowError
 from stochflow.experiments import build as experiment
 from stochflow.experiments import launch
-from stochflow.experiments.run import Listener, run
+from stochflow.experiments.launch import Listener, run
 from stochflow.runs.directory import RunDirectory
 
 STEPS = 5

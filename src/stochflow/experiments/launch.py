@@ -20,16 +20,19 @@ from stochflow.environments.sequences.fasta import read_sequences
 from stochflow.environments.sequences.oracles.task import Named
 from stochflow.environments.settings import resolve_layers
 from stochflow.experiments.build import build, check_objective, restore
-from stochflow.experiments.experiment import Experiment
+from stochflow.experiments.experiment import Experiment, Runnable
 from stochflow.experiments.fine_tuning import load_pretrained, settings_from
 from stochflow.experiments.profiler import Profiled
-from stochflow.experiments.run import Listener, follow, run
+from stochflow.experiments.torch_settings import computing
 from stochflow.runs.directory import RunDirectory, check_free, is_vacant, recover
 from stochflow.runs.monitor.history import history_of, records_of
 from stochflow.runs.monitor.watcher import Watcher
 from stochflow.runs.trackers import Tracking
 from stochflow.training.distributed import Team, joined
+from stochflow.training.optimizer import Record
+from stochflow.training.trainer import MAX_IDLE_STEPS
 
+Listener = Callable[[Record, float], None]
 # what may differ when a run is continued: how long, where and how it is watched, but not what is learned
 _FREE_ON_RESUME = {"budget", "device", "threads", "deterministic", "evaluation", "checkpoint_every"}
 _MIN_MEASURED_SHARE = 0.01
@@ -96,6 +99,71 @@ def launch(
         if team is not None:
             team.wait()
     return directory.path
+
+
+def run(experiment: Runnable, directory: RunDirectory, listen: Listener, stop: Callable[[], bool]) -> None:
+    """Train to the end of the budget or until asked to stop, keeping what was learned along the way."""
+    trainer = experiment.trainer
+    with computing(experiment.config), contextlib.closing(experiment):
+        untrained = {}
+        if trainer.step == 0:
+            directory.save_checkpoint(trainer.state_dict(), 0)
+            untrained = untrained_figures(experiment)
+        while not trainer.finished and not stop():
+            before = trainer.progress
+            record = trainer.train_step() | untrained
+            untrained = {}
+            keep_step(experiment, directory, record, before)
+            listen(record, trainer.progress)
+        conclude_run(experiment, directory)
+
+
+def untrained_figures(experiment: Runnable) -> dict[str, float]:
+    """The regret before the first step, where it can be known: what every later one is measured against."""
+    return {f"start_{name}": value for name, value in experiment.evaluate().items() if name == "regret"}
+
+
+def keep_step(experiment: Runnable, directory: RunDirectory, record: Record, before: float) -> None:
+    """Evaluate the policy where that is due, write the record down with what was found, and keep a checkpoint if due.
+
+    Args:
+        before: progress before the step.
+    """
+    config, trainer = experiment.config, experiment.trainer
+    if crossed(before, trainer.progress, experiment.evaluated_every):
+        record |= experiment.evaluate()
+    directory.append_metrics(record)
+    if crossed(before, trainer.progress, config.checkpoint_every):
+        directory.save_checkpoint(trainer.state_dict(), trainer.step)
+
+
+def conclude_run(experiment: Runnable, directory: RunDirectory) -> None:
+    """Write down what was reached, with a checkpoint to go on from where the budget is not spent."""
+    trainer = experiment.trainer
+    if not trainer.finished:
+        directory.save_checkpoint(trainer.state_dict(), trainer.step)
+    if trainer.exhausted:
+        warnings.warn(
+            f"training ended with {trainer.calls} of {experiment.config.budget.oracle_calls} oracle calls, because "
+            f"{MAX_IDLE_STEPS} steps in a row brought no new design",
+            stacklevel=3,
+        )
+    summary, designs = experiment.conclude()
+    directory.write_samples(designs)
+    directory.write_summary(summary)
+
+
+def follow(experiment: Runnable, stop: Callable[[], bool]) -> None:
+    """Train beside the first process of the run, which alone evaluates it and writes files."""
+    trainer = experiment.trainer
+    with computing(experiment.config):
+        while not trainer.finished and not stop():
+            trainer.train_step()
+
+
+def crossed(before: float, after: float, share: float) -> bool:
+    """True when progress passed a multiple of `share`, or the end."""
+    return after >= 1.0 or int(after / share) > int(before / share)
 
 
 def prepare(layers: list[dict[str, Any]], function: Named = None) -> Configured:

@@ -214,6 +214,5 @@ class StateOutputs:
 
     def add_grad_policy(self, coefficient: Array) -> None:
         """Add the gradient that follows from that in log π, [rows, K]."""
-        self.gradient[:, : self._num_tokens] += coefficient - self._policy * np.add.reduce(
-            coefficient, axis=-1, keepdims=True
-        )
+        shift = np.add.reduce(coefficient, axis=-1, keepdims=True)
+        self.gradient[:, : self._num_tokens] += coefficient - self._policy * shift

@@ -105,13 +105,13 @@ def _graph(world: World, states: dict[Hashable, int], objects: dict[Hashable, in
         numbers = [len(states) + objects[child] if child in objects else states[child] for child in row]
         children[number, : len(row)] = torch.tensor(numbers)
         dynamics[number, :, : len(row)] = torch.tensor(list(row.values()), dtype=torch.float64).T
+    depths = _depths(world, children, len(states) + len(objects))
     totals = dynamics.sum(dim=-1, keepdim=True)
     if bool(((totals - 1.0).abs() > _TOLERANCE).logical_and(totals > 0).any()):
         raise ConfigError(f"probabilities of outcomes in '{world.name}' must sum to 1; correct `outcomes`")
     scores = torch.tensor([world.score(made) for made in objects], dtype=torch.float64)
     if not bool((scores >= 0).all()) or not bool((scores > 0).any()):
         raise ConfigError(f"scores of '{world.name}' must be at least 0, and one of them above 0; correct `score`")
-    depths = _depths(world, children, len(states) + len(objects))
     features = torch.tensor([list(world.features(node)) for node in (*states, *objects)], dtype=torch.float32)
     extent = Extent(len(states), len(depths), len(world.actions), num_outcomes, features.shape[1], int(depths.max()))
     extent.check(world.name)
