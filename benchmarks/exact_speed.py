@@ -75,8 +75,8 @@ def print_share(method: str, trajectories: int) -> None:
             evaluating += cpu_seconds(experiment.evaluate)
             done += 1
     print(
-        f"  {method}: {done} evaluations and the one before take {evaluating:.2f} s beside {training:.1f} s of training, "
-        f"{evaluating / training:.1%} of it, in a run of {trajectories:,} trajectories"
+        f"  {method}: {done} evaluations and the one before take {evaluating:.2f} s beside {training:.1f} s of "
+        f"training, {evaluating / training:.1%} of it, in a run of {trajectories:,} trajectories"
     )
 
 
