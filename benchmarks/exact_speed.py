@@ -1,4 +1,4 @@
-"""What exact evaluation costs: the sweep over all 65,536 leaves, a whole judgement, the attainable optimum.
+"""What exact evaluation costs: the sweep over all 65,536 leaves, a whole evaluation, the attainable optimum.
 
 python -m benchmarks.exact_speed [--repeats 15] [--trajectories 32000]
 """
@@ -15,6 +15,7 @@ from stochflow.experiments.build import build
 from stochflow.experiments.launch import crossed, resolve_config
 from stochflow.experiments.torch_settings import torch_threads
 from stochflow.truth.prefix_tree import attainable_optimum
+from stochflow.truth.truth import SequenceTruth
 
 MODELS = {
     "2 × 256, kmers [1]": {"kmers": [1], "width": 256, "num_layers": 2},
@@ -44,14 +45,15 @@ def measure(given: argparse.Namespace) -> None:
 def print_model(name: str, model: dict[str, Any], repeats: int) -> None:
     experiment = build(resolve_config([{"model": model, "channel": {"noise": 0.25}}]))
     truth, policy = experiment.truth, experiment.policy
-    assert truth is not None
+    assert isinstance(truth, SequenceTruth)
+    channel, length = truth.environment.channel, truth.environment.max_steps
     with torch.no_grad():  # a head of zeros, as before training, would not be asked
         experiment.network.policy_head.weight.normal_(std=0.1, generator=torch.Generator().manual_seed(0))
-    truth.judge(policy)  # the first call reads the table and solves the optimum
+    truth.evaluate(policy)  # the first call reads the table and solves the optimum
     print(f" {name}")
     report("sweep", lambda: truth.log_probs(policy), repeats)
-    report("judgement", lambda: truth.judge(policy), repeats)
-    report("optimum", lambda: attainable_optimum(truth.log_rewards, truth.channel, truth.task.length), repeats)
+    report("evaluation", lambda: truth.evaluate(policy), repeats)
+    report("optimum", lambda: attainable_optimum(truth.log_rewards, channel, length), repeats)
 
 
 def report(name: str, work: Callable[[], object], repeats: int) -> None:
@@ -60,20 +62,20 @@ def report(name: str, work: Callable[[], object], repeats: int) -> None:
 
 
 def print_share(method: str, trajectories: int) -> None:
-    """CPU time of a run and of its judgements, as often as the run asks for them and before the first step."""
+    """CPU time of a run and of its evaluations, as often as the run asks for them and before the first step."""
     settings = {"method": method, "channel": {"noise": 0.25}, "budget": {"trajectories": trajectories}}
     experiment = build(resolve_config([settings]))
     trainer, training, done = experiment.trainer, 0.0, 0
-    judging = cpu_seconds(experiment.judge)
+    evaluating = cpu_seconds(experiment.evaluate)
     while not trainer.finished:
         before = trainer.progress
         training += cpu_seconds(trainer.train_step)
-        if crossed(before, trainer.progress, experiment.judged_every):
-            judging += cpu_seconds(experiment.judge)
+        if crossed(before, trainer.progress, experiment.evaluated_every):
+            evaluating += cpu_seconds(experiment.evaluate)
             done += 1
     print(
-        f"  {method}: {done} judgements and the one before take {judging:.2f} s beside {training:.1f} s of training, "
-        f"{judging / training:.1%} of it, in a run of {trajectories:,} trajectories"
+        f"  {method}: {done} evaluations and the one before take {evaluating:.2f} s beside {training:.1f} s of "
+        f"training, {evaluating / training:.1%} of it, in a run of {trajectories:,} trajectories"
     )
 
 

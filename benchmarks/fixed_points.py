@@ -17,7 +17,8 @@ from stochflow.config.noise import parse_noise
 from stochflow.experiments.build import build
 from stochflow.experiments.launch import resolve_config
 from stochflow.truth.fixed_points import expected_balance
-from stochflow.truth.prefix_tree import policy_log_marginals, terminal_log_probs, tv_to_target
+from stochflow.truth.prefix_tree import tv_to_target
+from stochflow.truth.truth import SequenceTruth
 
 
 class Case(NamedTuple):
@@ -43,9 +44,10 @@ def run_case(case: Case) -> dict[str, Any]:
     while not experiment.trainer.finished:
         experiment.trainer.train_step()
     truth = experiment.truth
-    assert truth is not None
-    solution = expected_balance(truth.log_rewards, truth.channel, truth.task.length).log_probs
-    log_probs = terminal_log_probs(policy_log_marginals(experiment.network.tree_log_policies(), truth.channel))
+    assert isinstance(truth, SequenceTruth)
+    channel, length = truth.environment.channel, truth.environment.max_steps
+    solution = expected_balance(truth.log_rewards, channel, length).log_probs
+    log_probs = truth.log_probs(experiment.policy)
     return case._asdict() | {
         "tv_to_target": tv_to_target(log_probs, truth.log_rewards),
         "tv_to_solution": tv_to_target(log_probs, solution),

@@ -28,15 +28,15 @@ def measure() -> None:
             experiment.trainer.train_step()
         seconds = time.process_time() - started
         assert experiment.truth is not None
-        results[method] = (seconds, experiment.truth.judge(experiment.policy)["regret"])
+        results[method] = (seconds, experiment.truth.evaluate(experiment.policy)["regret"])
     reference = results["sgfn-kl-trajectory"][0]
     for method, (seconds, regret) in results.items():
         print(f"  {method:<20} CPU × {seconds / reference:5.2f}   regret {regret:.4f}")
     evaluation = build(resolve_config([{}]))
     assert evaluation.truth is not None
-    evaluation.truth.judge(evaluation.network)  # the first call reads the table and solves the optimum
+    evaluation.truth.evaluate(evaluation.policy)  # the first call reads the table and solves the optimum
     started = time.process_time()
-    evaluation.truth.judge(evaluation.network)
+    evaluation.truth.evaluate(evaluation.policy)
     step_started = time.process_time()
     evaluation.trainer.train_step()
     step = time.process_time() - step_started

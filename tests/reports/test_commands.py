@@ -15,7 +15,7 @@ from stochflow.config.methods import METHODS, method_settings
 from stochflow.config.noise import parse_noise
 from stochflow.config.schema import Config
 from stochflow.core.errors import DataError
-from stochflow.experiments import build as experiment
+from stochflow.experiments import launch
 from stochflow.experiments.sweep import compare
 from stochflow.experiments.sweep.specification import PlannedRun
 from stochflow.reports.commands import compare_command, noise_flag, peculiarities, train_command
@@ -31,11 +31,11 @@ def resolved_by_the_command_line(command: str, monkeypatch: pytest.MonkeyPatch) 
     """The config that `stochflow train …` builds, caught before anything is written."""
     caught: list[Config] = []
 
-    def catch(config: Config, **_: object) -> None:
+    def catch(config: Config, *_: object, **__: object) -> None:
         caught.append(config)
         raise DataError("enough")
 
-    monkeypatch.setattr(experiment, "build", catch)
+    monkeypatch.setattr(launch, "build", catch)
     program, *words = shlex.split(command)
     assert program == "stochflow"
     with pytest.raises(DataError, match="enough"):
