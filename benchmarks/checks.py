@@ -18,7 +18,7 @@ from stochflow.experiments.build import build
 from stochflow.experiments.torch_settings import torch_threads
 from stochflow.training import dynamics_fitter
 from stochflow.training import optimizer as descent
-from stochflow.training.optimizer import Descent
+from stochflow.training.optimizer import FlatAdam
 
 METHODS = ("gfn-tb", "sgfn-db", "sgfn-kl-trajectory", "sgfn-kl-gamma", "sgfn-kl", "edb")
 _WINDOW = 5
@@ -108,7 +108,7 @@ def watched(clock: Clock) -> Iterator[None]:
     with (
         mock.patch.object(descent, "finite_numbers", clock.timed(descent.finite_numbers)),
         mock.patch.object(dynamics_fitter, "finite_numbers", clock.timed(dynamics_fitter.finite_numbers)),
-        mock.patch.object(Descent, "require_finite", clock.timed(Descent.require_finite)),
+        mock.patch.object(FlatAdam, "require_finite", clock.timed(FlatAdam.require_finite)),
     ):
         yield
 

@@ -14,7 +14,7 @@ from stochflow.config.schema import Config
 from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError
 from stochflow.core.ram import require
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.base import Environment
 from stochflow.environments.factory import with_channel
 from stochflow.environments.graphs.environment import GraphEnvironment
@@ -91,7 +91,7 @@ class Run:
         require({f"{n:,} designs": float(n) * _BYTES_PER_DESIGN}, "draw fewer at a time, each time with another seed")
         experiment = self.experiment()
         config, environment = experiment.config, self._environment(noise)
-        generator = Generators(config.seed if seed is None else seed)["evaluation"]
+        generator = RandomStreams(config.seed if seed is None else seed)["evaluation"]
         with computing(config), contextlib.closing(environment):
             return _drawn(
                 lambda num: experiment.samples(num, generator, environment, score_samples),

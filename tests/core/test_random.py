@@ -4,37 +4,37 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.core.random import STREAMS, Generators
+from stochflow.core.random import STREAMS, RandomStreams
 
 
-def draws(generators: Generators, name: str, num_draws: int = 4) -> Tensor:
+def draws(generators: RandomStreams, name: str, num_draws: int = 4) -> Tensor:
     return torch.rand(num_draws, generator=generators[name], dtype=torch.float64)
 
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_the_same_seed_gives_the_same_numbers(name: str) -> None:
-    assert torch.equal(draws(Generators(7), name), draws(Generators(7), name))
+    assert torch.equal(draws(RandomStreams(7), name), draws(RandomStreams(7), name))
 
 
 def test_no_two_streams_of_neighbouring_seeds_agree() -> None:
-    first_draws = [draws(Generators(seed), name)[0].item() for seed in range(20) for name in STREAMS]
+    first_draws = [draws(RandomStreams(seed), name)[0].item() for seed in range(20) for name in STREAMS]
     assert len(set(first_draws)) == 20 * len(STREAMS)
 
 
 def test_drawing_from_one_stream_leaves_the_others_where_they_were() -> None:
-    disturbed, calm = Generators(3), Generators(3)
+    disturbed, calm = RandomStreams(3), RandomStreams(3)
     draws(disturbed, "evaluation", 1000)
     for name in set(STREAMS) - {"evaluation"}:
         assert torch.equal(draws(disturbed, name), draws(calm, name))
 
 
 def test_a_restored_state_continues_every_stream_where_it_was_saved() -> None:
-    generators = Generators(5)
+    generators = RandomStreams(5)
     for name in STREAMS:
         draws(generators, name, 3)
     saved = generators.state_dict()
     expected = {name: draws(generators, name) for name in STREAMS}  # must not move what was saved
-    resumed = Generators(99)
+    resumed = RandomStreams(99)
     resumed.load_state_dict(saved)
     for name in STREAMS:
         assert torch.equal(draws(resumed, name), expected[name])
@@ -42,31 +42,31 @@ def test_a_restored_state_continues_every_stream_where_it_was_saved() -> None:
 
 def test_a_saved_state_survives_a_file(tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("states") / "generators.pt"
-    generators = Generators(5)
+    generators = RandomStreams(5)
     torch.save(generators.state_dict(), path)
     expected = draws(generators, "policy")
-    resumed = Generators(0)
+    resumed = RandomStreams(0)
     resumed.load_state_dict(torch.load(path, weights_only=True))
     assert torch.equal(draws(resumed, "policy"), expected)
 
 
 def test_the_global_random_state_is_neither_read_nor_moved() -> None:
     torch.manual_seed(1)
-    first = draws(Generators(0), "policy")
+    first = draws(RandomStreams(0), "policy")
     before = torch.get_rng_state()
     torch.manual_seed(2)
-    second = draws(Generators(0), "policy")
+    second = draws(RandomStreams(0), "policy")
     assert torch.equal(first, second)
     torch.manual_seed(1)
-    draws(Generators(0), "policy")
+    draws(RandomStreams(0), "policy")
     assert torch.equal(torch.get_rng_state(), before)
 
 
 @pytest.mark.parametrize("seed", [0, -1, 2**31, 2**62, 2**70])
 def test_any_whole_number_is_a_seed(seed: int) -> None:
-    assert draws(Generators(seed), "init").shape == (4,)
+    assert draws(RandomStreams(seed), "init").shape == (4,)
 
 
 def test_an_unknown_stream_is_an_error() -> None:
     with pytest.raises(KeyError, match="typo"):
-        Generators(0)["typo"]
+        RandomStreams(0)["typo"]

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.graphs.environment import GraphEnvironment, nodes_on
 from stochflow.environments.graphs.graph import Graph
 from stochflow.environments.graphs.gymnasium import gym_graph
@@ -39,7 +39,7 @@ def network(graph: Graph, generator: torch.Generator) -> GraphNetwork:
 
 @pytest.fixture
 def walk(network: GraphNetwork) -> Walk:
-    return rollout(GraphEnvironment(network.graph), network.sampler(24), 24, Generators(0))
+    return rollout(GraphEnvironment(network.graph), network.sampler(24), 24, RandomStreams(0))
 
 
 def test_both_policies_stay_with_what_is_possible(network: GraphNetwork, graph: Graph) -> None:

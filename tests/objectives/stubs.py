@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from stochflow.config.schema import Config
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.channels import Channel
 from stochflow.environments.rewards import Reward
 from stochflow.models.dynamics.tabular import KnownDynamics
 from stochflow.models.evaluation import AutogradEvaluation, Heads, PathHeads
 from stochflow.models.flow_network import FlowNetwork, _path_heads
 from stochflow.objectives.learners import SequenceLearner
-from stochflow.sampling.replay_buffer import Replay
+from stochflow.sampling.replay_buffer import ReplayBuffer
 from stochflow.sampling.score_memory import ScoreMemory
 from tests.small_tasks import scored_environment
 
@@ -69,7 +69,7 @@ def sequence_learner(
         "dynamics": KnownDynamics(channel, length).double(),
         "reward": PLAIN_REWARD,
         "memory": ScoreMemory(num_tokens, length),
-        "replay": Replay(1000, length),
-        "generators": Generators(0),
+        "replay": ReplayBuffer(1000, length),
+        "generators": RandomStreams(0),
     }
     return AutogradLearner(**given | parts)

@@ -280,10 +280,10 @@ def test_remembered_batches_follow_the_fresh_one(generator: torch.Generator) -> 
     fresh = every_trajectory(torch.zeros(len(OUTCOMES), 1))
     losses = [terms["loss"].item() for terms in objective.updates(fresh, 0, 0.0)]
     assert len(losses) == 3
-    assert losses[0] == pytest.approx(float(objective.terms(fresh, 0)["loss"]))
+    assert losses[0] == pytest.approx(objective.terms(fresh, 0)["loss"].item())
     assert losses[1] != losses[2]
     # draws of 729 rows differ by chance only, by less than the fresh batch does
-    assert abs(losses[1] - losses[2]) < abs(losses[0] - float(objective.terms(remembered, 0)["loss"]))
+    assert abs(losses[1] - losses[2]) < abs(losses[0] - objective.terms(remembered, 0)["loss"].item())
 
 
 # -- what the method says about fixed points, on a small tree with tabular parameters and the true channel

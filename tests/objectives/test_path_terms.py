@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from stochflow.config.methods import METHODS, method_settings
 from stochflow.core.logspace import log_marginal
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.channels import Channel, confusion, noiseless, uniform_slip
 from stochflow.experiments.build import make_objective
 from stochflow.experiments.launch import resolve_config
@@ -24,7 +24,7 @@ from stochflow.models.flow_network import FlowNetwork, Heads
 from stochflow.objectives.base import Objective
 from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_terms import log_posterior, path_steps
-from stochflow.sampling.replay_buffer import Replay
+from stochflow.sampling.replay_buffer import ReplayBuffer
 from stochflow.sampling.trajectories import Trajectories
 from stochflow.training.dynamics_fitter import GradientFitter
 from stochflow.training.trainer import Trainer
@@ -319,12 +319,12 @@ def test_a_short_training_leads_to_the_exact_solution_of_its_condition(method: s
         "dynamics": {"rounds": 2, "sample_size": 256},
     }
     config = resolve_config([settings])
-    generators = Generators(config.seed)
+    generators = RandomStreams(config.seed)
     network = FlowNetwork(K, LENGTH, (1, 2, 3), 32, 1)
     network.initialise(generators["init"])
     parts = {
         "dynamics": DynamicsModel(K, LENGTH, "intention"),
-        "replay": Replay(config.optimiser.replay_size, LENGTH),
+        "replay": ReplayBuffer(config.optimiser.replay_size, LENGTH),
         "generators": generators,
     }
     learner = sequence_learner(network, SLIP, config, SCORES, **parts)

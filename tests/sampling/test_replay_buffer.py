@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from stochflow.models.dynamics.tabular import transition_codes
-from stochflow.sampling.replay_buffer import Replay
+from stochflow.sampling.replay_buffer import ReplayBuffer
 from stochflow.sampling.trajectories import Trajectories
 
 LENGTH, NUM_TOKENS = 3, 4
@@ -25,18 +25,18 @@ def numbered(*numbers: int) -> Trajectories:
     )
 
 
-def contents(replay: Replay) -> list[int]:
+def contents(replay: ReplayBuffer) -> list[int]:
     """Numbers of the stored trajectories by slot."""
     return (replay.state_dict()["scores"] - 0.5).long().tolist()
 
 
-def drawn(replay: Replay, num: int = 200) -> Tensor:
+def drawn(replay: ReplayBuffer, num: int = 200) -> Tensor:
     """Numbers of so many sampled trajectories."""
     return (replay.sample(num, torch.Generator().manual_seed(0)).scores - 0.5).long()
 
 
 def test_the_oldest_is_overwritten_first() -> None:
-    replay = Replay(capacity=4, length=LENGTH)
+    replay = ReplayBuffer(capacity=4, length=LENGTH)
     replay.add(numbered(1, 2, 3))
     assert len(replay) == 3
     assert contents(replay) == [1, 2, 3]
@@ -50,7 +50,7 @@ def test_the_oldest_is_overwritten_first() -> None:
 
 @pytest.mark.parametrize("num_before", [0, 1, 3])
 def test_of_a_batch_larger_than_the_buffer_the_last_rows_stay(num_before: int) -> None:
-    replay = Replay(capacity=4, length=LENGTH)
+    replay = ReplayBuffer(capacity=4, length=LENGTH)
     replay.add(numbered(*range(50, 50 + num_before)))
     replay.add(numbered(*range(10)))
     assert sorted(contents(replay)) == [6, 7, 8, 9]
@@ -60,7 +60,7 @@ def test_of_a_batch_larger_than_the_buffer_the_last_rows_stay(num_before: int) -
 
 
 def test_rows_come_back_whole() -> None:
-    replay = Replay(capacity=64, length=LENGTH)
+    replay = ReplayBuffer(capacity=64, length=LENGTH)
     replay.add(numbered(*range(50)))
     sample = replay.sample(100, torch.Generator().manual_seed(0))
     expected = numbered(*(sample.scores - 0.5).long().tolist())
@@ -71,7 +71,7 @@ def test_rows_come_back_whole() -> None:
 
 
 def test_only_what_was_added_is_drawn_and_all_of_it_evenly() -> None:
-    replay = Replay(capacity=1000, length=LENGTH)
+    replay = ReplayBuffer(capacity=1000, length=LENGTH)
     replay.add(numbered(7, 8, 9, 10))
     num = 8000
     counts = drawn(replay, num).bincount(minlength=11)
@@ -81,14 +81,14 @@ def test_only_what_was_added_is_drawn_and_all_of_it_evenly() -> None:
 
 
 def test_after_a_wrap_only_the_last_ones_are_drawn() -> None:
-    replay = Replay(capacity=5, length=LENGTH)
+    replay = ReplayBuffer(capacity=5, length=LENGTH)
     for number in range(12):
         replay.add(numbered(number))
     assert set(drawn(replay).tolist()) == {7, 8, 9, 10, 11}
 
 
 def test_draws_come_from_the_given_generator() -> None:
-    replay = Replay(capacity=64, length=LENGTH)
+    replay = ReplayBuffer(capacity=64, length=LENGTH)
     replay.add(numbered(*range(50)))
     generator = torch.Generator().manual_seed(3)
     first, second = replay.sample(50, generator).scores, replay.sample(50, generator).scores
@@ -97,7 +97,7 @@ def test_draws_come_from_the_given_generator() -> None:
 
 
 def test_a_sample_is_a_copy() -> None:
-    replay = Replay(capacity=2, length=LENGTH)
+    replay = ReplayBuffer(capacity=2, length=LENGTH)
     replay.add(numbered(1))
     replay.sample(1, torch.Generator()).scores.fill_(99.0)
     replay.sample(1, torch.Generator()).valid.fill_(False)
@@ -107,12 +107,12 @@ def test_a_sample_is_a_copy() -> None:
 
 def test_nothing_can_be_drawn_from_an_empty_buffer() -> None:
     with pytest.raises(ValueError, match="empty; add a batch"):
-        Replay(capacity=4, length=LENGTH).sample(1, torch.Generator())
+        ReplayBuffer(capacity=4, length=LENGTH).sample(1, torch.Generator())
 
 
 @pytest.mark.parametrize("num_added", [0, 3, 4, 6])
 def test_a_restored_buffer_goes_on_at_the_same_slot(num_added: int) -> None:
-    replay, restored = Replay(capacity=4, length=LENGTH), Replay(capacity=4, length=LENGTH)
+    replay, restored = ReplayBuffer(capacity=4, length=LENGTH), ReplayBuffer(capacity=4, length=LENGTH)
     for number in range(num_added):
         replay.add(numbered(number))
     state = {name: tensor.clone() for name, tensor in replay.state_dict().items()}
@@ -128,7 +128,7 @@ def test_a_restored_buffer_goes_on_at_the_same_slot(num_added: int) -> None:
 
 
 def test_a_saved_state_stays_what_it_was() -> None:
-    replay = Replay(capacity=2, length=LENGTH)
+    replay = ReplayBuffer(capacity=2, length=LENGTH)
     replay.add(numbered(1, 2))
     saved = replay.state_dict()
     replay.add(numbered(3))
@@ -137,7 +137,7 @@ def test_a_saved_state_stays_what_it_was() -> None:
 
 
 def test_the_saved_state_holds_only_rows_in_use() -> None:
-    replay = Replay(capacity=1000, length=LENGTH)
+    replay = ReplayBuffer(capacity=1000, length=LENGTH)
     replay.add(numbered(1, 2))
     shapes = {name: tuple(tensor.shape) for name, tensor in replay.state_dict().items()}
     assert shapes == {
@@ -149,15 +149,15 @@ def test_the_saved_state_holds_only_rows_in_use() -> None:
     }
 
 
-def encoded(capacity: int) -> Replay:
-    replay = Replay(capacity=capacity, length=LENGTH)
+def encoded(capacity: int) -> ReplayBuffer:
+    replay = ReplayBuffer(capacity=capacity, length=LENGTH)
     replay.encode(NUM_TOKENS)
     return replay
 
 
 @pytest.mark.parametrize("late", [False, True])
 def test_draws_made_at_once_are_those_made_one_after_another(late: bool) -> None:
-    replay = Replay(capacity=50, length=LENGTH) if late else encoded(50)
+    replay = ReplayBuffer(capacity=50, length=LENGTH) if late else encoded(50)
     for first in (0, 20, 34):  # the buffer comes to its end
         replay.add(numbered(*range(first, first + 30)))
     if late:
@@ -190,14 +190,14 @@ def test_it_is_known_when_all_steps_are_real() -> None:
 
 
 def test_codes_that_nobody_asked_for_are_not_there() -> None:
-    replay = Replay(capacity=4, length=LENGTH)
+    replay = ReplayBuffer(capacity=4, length=LENGTH)
     replay.add(numbered(1))
     with pytest.raises(ValueError, match="call encode"):
         replay.sample_codes(1, 1, torch.Generator())
 
 
 def test_the_newest_are_the_last_that_were_added() -> None:
-    replay = Replay(capacity=4, length=LENGTH)
+    replay = ReplayBuffer(capacity=4, length=LENGTH)
     replay.add(numbered(1, 2, 3))
     torch.testing.assert_close(replay.newest(2).long(), numbered(2, 3).intentions)
     replay.add(numbered(4, 5))

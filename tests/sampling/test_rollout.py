@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from stochflow.config.layers import resolve
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.channels import Channel, confusion, noiseless, positional_slip, uniform_slip
 from stochflow.environments.graphs.environment import GraphEnvironment, longest, nodes_on
 from stochflow.environments.graphs.hypergrid import hypergrid
@@ -53,7 +53,7 @@ def walk_with(
     policy: Tensor, channel: Channel, length: int = LENGTH, exploration: Exploration | None = None, seed: int = 0
 ) -> Walk:
     environment = scored_environment(channel, length)
-    return rollout(environment, Always(policy, NUM_WALKS), NUM_WALKS, Generators(seed), exploration)
+    return rollout(environment, Always(policy, NUM_WALKS), NUM_WALKS, RandomStreams(seed), exploration)
 
 
 def make_network(seed: int = 0) -> FlowNetwork:
@@ -68,7 +68,7 @@ def make_network(seed: int = 0) -> FlowNetwork:
 
 def network_walk(network: FlowNetwork, channel: Channel, seed: int = 0, **exploration: float) -> Walk:
     environment, sampler = scored_environment(channel, LENGTH), network.sampler(NUM_WALKS)
-    return rollout(environment, sampler, NUM_WALKS, Generators(seed), Exploration(**exploration))
+    return rollout(environment, sampler, NUM_WALKS, RandomStreams(seed), Exploration(**exploration))
 
 
 def assert_shares(counts: Tensor, expected: Tensor) -> None:
@@ -121,7 +121,7 @@ def test_each_position_has_its_own_noise() -> None:
 
 def test_the_sampler_walks_on_from_outcomes_not_from_intentions() -> None:
     sampler = Always(NEVER_LAST, NUM_WALKS)
-    walk = rollout(scored_environment(uniform_slip(3, 0.9), LENGTH), sampler, NUM_WALKS, Generators(0))
+    walk = rollout(scored_environment(uniform_slip(3, 0.9), LENGTH), sampler, NUM_WALKS, RandomStreams(0))
     assert torch.equal(torch.from_numpy(np.stack(sampler.seen, axis=1)), walk.outcomes)
     assert not torch.equal(walk.outcomes, walk.intentions)
 
@@ -212,7 +212,7 @@ def test_every_walk_starts_at_the_root_by_default_and_none_has_to_with_full_rest
 def test_the_policy_sees_the_random_prefix() -> None:
     sampler = Always(NEVER_LAST, NUM_WALKS)
     environment = scored_environment(noiseless(3), LENGTH)
-    walk = rollout(environment, sampler, NUM_WALKS, Generators(0), Exploration(restarts=1.0))
+    walk = rollout(environment, sampler, NUM_WALKS, RandomStreams(0), Exploration(restarts=1.0))
     assert torch.equal(torch.from_numpy(np.stack(sampler.seen, axis=1)), walk.outcomes)
 
 
@@ -259,7 +259,7 @@ GRID = hypergrid("3,4", slip=0.25)
 
 def grid_network() -> GraphNetwork:
     made = GraphNetwork(GRID, width=8, num_layers=1)
-    made.initialise(Generators(0)["init"])
+    made.initialise(RandomStreams(0)["init"])
     torch.nn.init.normal_(made.policy_head.weight, generator=torch.Generator().manual_seed(1))
     return made
 
@@ -269,7 +269,7 @@ def grid_network() -> GraphNetwork:
 def test_rows_of_the_network_give_the_episodes_of_its_table(num: int, exploration: Exploration) -> None:
     made = grid_network()
     samplers = [GraphSampler(GRID, num, policy) for policy in (made.policy_table(), made)]
-    walks = [rollout(GraphEnvironment(GRID), sampler, num, Generators(3), exploration) for sampler in samplers]
+    walks = [rollout(GraphEnvironment(GRID), sampler, num, RandomStreams(3), exploration) for sampler in samplers]
     for name in ("intentions", "outcomes", "valid"):
         assert torch.equal(*(getattr(each, name) for each in walks))
     torch.testing.assert_close(walks[0].log_behaviour, walks[1].log_behaviour, atol=1e-5, rtol=1e-5)
@@ -279,7 +279,7 @@ def test_rows_of_the_network_give_the_episodes_of_its_table(num: int, exploratio
 def test_a_graph_without_noise_draws_no_outcomes() -> None:
     still = hypergrid("3,4", slip=0.0)
     assert (still.noiseless, GRID.noiseless) == (True, False)
-    generators = Generators(0)
+    generators = RandomStreams(0)
     before = generators["channel"].get_state()
     made = rollout(GraphEnvironment(still), GraphSampler(still, 16, grid_network().policy_table()), 16, generators)
     assert torch.equal(generators["channel"].get_state(), before)
@@ -297,7 +297,7 @@ def test_nothing_is_evaluated_after_the_end_of_all_episodes() -> None:
             return stop.expand(len(states), -1)
 
     environment = GraphEnvironment(GRID)
-    made = rollout(environment, GraphSampler(GRID, 8, Stopping(GRID, 1, 0)), 8, Generators(0))
+    made = rollout(environment, GraphSampler(GRID, 8, Stopping(GRID, 1, 0)), 8, RandomStreams(0))
     assert asked == [8]
     assert made.valid.sum(dim=1).tolist() == [1] * 8
     assert longest(made.valid) == 1
@@ -307,7 +307,7 @@ def test_nothing_is_evaluated_after_the_end_of_all_episodes() -> None:
 @pytest.mark.parametrize("exploration", [Exploration(), Exploration(epsilon=0.3, temperature=2.0)])
 def test_the_behaviour_on_a_graph_stays_with_possible_intentions_and_is_kept(exploration: Exploration) -> None:
     table = grid_network().policy_table()
-    made = rollout(GraphEnvironment(GRID), GraphSampler(GRID, 500, table), 500, Generators(0), exploration)
+    made = rollout(GraphEnvironment(GRID), GraphSampler(GRID, 500, table), 500, RandomStreams(0), exploration)
     states = nodes_on(GRID, made.outcomes, made.valid)[:, :-1]
     assert bool(GRID.valid_actions[states[made.valid], made.intentions[made.valid]].all())
     behaviour = exploration.behaviour(table, GRID.valid_actions)
@@ -318,7 +318,7 @@ def test_the_behaviour_on_a_graph_stays_with_possible_intentions_and_is_kept(exp
 
 def test_objects_come_as_often_as_the_exact_distribution_says() -> None:
     table, environment = grid_network().policy_table(), GraphEnvironment(GRID)
-    made = rollout(environment, GraphSampler(GRID, NUM_WALKS, table), NUM_WALKS, Generators(0))
+    made = rollout(environment, GraphSampler(GRID, NUM_WALKS, table), NUM_WALKS, RandomStreams(0))
     exact = dag.terminal_log_probs(GRID, table).exp()
     assert exact.max() > 1.5 / GRID.num_objects
     assert_shares(environment.made(made.outcomes, made.valid).bincount(minlength=GRID.num_objects).double(), exact)

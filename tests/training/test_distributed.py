@@ -14,7 +14,7 @@ import stochflow
 from stochflow.cli import app as cli
 from stochflow.core.processes import leads
 from stochflow.training import distributed as parallel
-from stochflow.training.distributed import Team
+from stochflow.training.distributed import ProcessGroup
 
 WORKER = Path(__file__).with_name("distributed_worker.py")
 STEPS = 10
@@ -113,12 +113,12 @@ def test_what_cannot_be_shared_out_is_refused_by_all(name: str, folder: Path) ->
 
 def test_an_error_in_one_process_ends_the_others(folder: Path) -> None:
     assert (folder / "broken.error-of-0").read_text().startswith("OracleError: the oracle")
-    assert (folder / "broken.error-of-1").read_text().startswith("TeamError: another process")
+    assert (folder / "broken.error-of-1").read_text().startswith("DistributedError: another process")
 
 
 @pytest.mark.parametrize("num_rows", [0, 1, 7, 64])
 def test_every_row_belongs_to_one_process(num_rows: int) -> None:
-    teams = [Team(rank, 3) for rank in range(3)]
+    teams = [ProcessGroup(rank, 3) for rank in range(3)]
     rows = [row for team in teams for row in range(num_rows)[team.share(num_rows)]]
     assert rows == list(range(num_rows))
     sizes = [len(range(num_rows)[team.share(num_rows)]) for team in teams]

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from stochflow.core.errors import NumericsError
-from stochflow.training.optimizer import Descent, learning_rate_factor, require_finite
+from stochflow.training.optimizer import FlatAdam, learning_rate_factor, require_finite
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_weight_keeps_its_order_in_memory_and_moves_as_any_other() -> None:
     by_columns = nn.Parameter(torch.arange(12.0).view(3, 4).t().contiguous().t())
     pull = torch.linspace(-1.0, 1.0, 12).view(3, 4)
     for weight in (by_rows, by_columns):
-        descent, strides = Descent([nn.Parameter(torch.zeros(5)), weight], clip=1.0), weight.stride()
+        descent, strides = FlatAdam([nn.Parameter(torch.zeros(5)), weight], clip=1.0), weight.stride()
         for _ in range(3):
             descent.step((weight * pull).sum(), 0.1)
         assert weight.stride() == strides
@@ -78,7 +78,7 @@ def test_a_weight_keeps_its_order_in_memory_and_moves_as_any_other() -> None:
 def test_a_weight_never_moves_by_eight_learning_rates(quiet_steps: int, growth: float) -> None:
     # what the weights' check relies on; rare and growing gradients make Adam's largest steps
     weight = nn.Parameter(torch.zeros(1, dtype=torch.float64))
-    descent = Descent([weight], clip=math.inf)
+    descent = FlatAdam([weight], clip=math.inf)
     moves = []
     for step in range(quiet_steps + 40):
         gradient = 0.0 if step < quiet_steps else growth ** (step - quiet_steps)
@@ -90,7 +90,7 @@ def test_a_weight_never_moves_by_eight_learning_rates(quiet_steps: int, growth: 
 
 def test_weights_that_overflow_are_named_after_the_step_that_did_it() -> None:
     weight = nn.Parameter(torch.full((3,), 1e38))
-    descent = Descent([weight], clip=1.0)
+    descent = FlatAdam([weight], clip=1.0)
     for _ in range(3):  # small steps look once and then no more
         descent.step(-weight.sum() / 1e38, learning_rate=1e-3)
         descent.require_finite()
@@ -101,7 +101,7 @@ def test_weights_that_overflow_are_named_after_the_step_that_did_it() -> None:
 
 def test_weights_are_looked_at_again_before_they_can_have_moved_far() -> None:
     weight = nn.Parameter(torch.zeros(2))
-    descent = Descent([weight], clip=1.0)
+    descent = FlatAdam([weight], clip=1.0)
     descent.require_finite()
     looked = []
     for _ in range(8):

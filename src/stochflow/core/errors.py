@@ -19,7 +19,7 @@ class OracleError(StochflowError):
     """A score function failed or returned NaN, a negative score or the wrong number of scores."""
 
 
-class TeamError(StochflowError):
+class DistributedError(StochflowError):
     """A process of a distributed run has ended."""
 
     exit_code = 1

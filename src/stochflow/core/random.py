@@ -8,16 +8,16 @@ from torch import Tensor
 STREAMS = ("init", "policy", "channel", "replay", "evaluation")
 
 
-class Generators(Mapping[str, torch.Generator]):
+class RandomStreams(Mapping[str, torch.Generator]):
     """Independent CPU generators derived from one seed, one per purpose.
 
     Separate streams keep purposes independent: a longer evaluation does not change the training that follows it.
 
-    >>> streams = Generators(seed=0)
+    >>> streams = RandomStreams(seed=0)
     >>> list(streams)
     ['init', 'policy', 'channel', 'replay', 'evaluation']
     >>> first = torch.rand(2, generator=streams["policy"])
-    >>> torch.equal(first, torch.rand(2, generator=Generators(seed=0)["policy"]))
+    >>> torch.equal(first, torch.rand(2, generator=RandomStreams(seed=0)["policy"]))
     True
     """
 

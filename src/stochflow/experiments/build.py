@@ -7,7 +7,7 @@ import torch
 from stochflow.config.objectives import load_class
 from stochflow.config.schema import Config, ModelConfig
 from stochflow.core.errors import ConfigError, DataError
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.base import Environment
 from stochflow.environments.factory import configure
 from stochflow.environments.graphs.environment import GraphEnvironment
@@ -31,9 +31,9 @@ from stochflow.objectives.learners import GraphLearner, SequenceLearner
 from stochflow.runs.directory import RunDirectory
 from stochflow.sampling.history_memory import HistoryMemory
 from stochflow.sampling.object_memory import ObjectMemory
-from stochflow.sampling.replay_buffer import MAX_TOKENS, Replay
+from stochflow.sampling.replay_buffer import MAX_TOKENS, ReplayBuffer
 from stochflow.sampling.score_memory import ScoreMemory
-from stochflow.training.distributed import ShardedFlowNetwork, Team, TeamTrainer
+from stochflow.training.distributed import DistributedTrainer, ProcessGroup, ShardedFlowNetwork
 from stochflow.training.dynamics_fitter import CountingFitter, GradientFitter
 from stochflow.training.memory_estimate import check_needs
 from stochflow.training.trainer import Trainer
@@ -49,7 +49,7 @@ def build(
     environment: Environment | None = None,
     network: FlowNetwork | None = None,
     function: Named = None,
-    team: Team | None = None,
+    team: ProcessGroup | None = None,
 ) -> Experiment:
     """Everything a config describes, freshly initialised, or with a network that was trained before.
 
@@ -76,7 +76,9 @@ def build(
     learner = make_sequence_learner(config, environment, reward, network, kind)
     objective = make_objective(learner)
     fitter = GradientFitter(learner, config.dynamics, idle=not objective.reads_dynamics)
-    trainer = Trainer(learner, objective, fitter) if team is None else TeamTrainer(team, learner, objective, fitter)
+    trainer = (
+        Trainer(learner, objective, fitter) if team is None else DistributedTrainer(team, learner, objective, fitter)
+    )
     known = config.evaluation.reference
     reference = None if known is None else reference_tokens(Path(known), environment.task)
     return Experiment(config, environment, truth_of(environment, reward), trainer, reference)
@@ -93,7 +95,7 @@ def make_sequence_learner(
     task, rules = environment.task, environment.rules
     _check_alphabet(task, config)
     check_needs(config, task.num_tokens, task.length)
-    device, generators = choose_device(config.device), Generators(config.seed)
+    device, generators = choose_device(config.device), RandomStreams(config.seed)
     if network is None:
         # of a pre-training run, and of one that began with its sampler
         context_width = config.pretraining.context_width if config.pretraining.tasks else 0
@@ -114,7 +116,7 @@ def make_sequence_learner(
         dynamics=dynamics.to(device),
         reward=reward,
         memory=make_memory(task, reward if task.noisy else None),
-        replay=Replay(config.optimiser.replay_size, task.length),
+        replay=ReplayBuffer(config.optimiser.replay_size, task.length),
         generators=generators,
         log_shares=rules.log_shares if rules is not None and rules.edits else None,
     )
@@ -125,7 +127,7 @@ def make_graph_learner(config: Config, environment: GraphEnvironment, reward: Re
     graph = environment.graph
     check_objective(config, environment)
     check_needs(config, max(graph.num_actions, graph.num_outcomes), graph.max_steps, graph.features.shape[1])
-    generators = Generators(config.seed)
+    generators = RandomStreams(config.seed)
     network = GraphNetwork(graph, config.model.width, config.model.num_layers)
     network.initialise(generators["init"])
     dynamics: GraphDynamics
@@ -140,7 +142,7 @@ def make_graph_learner(config: Config, environment: GraphEnvironment, reward: Re
         dynamics=dynamics,
         reward=reward,
         memory=ObjectMemory(graph.scores),
-        replay=Replay(config.optimiser.replay_size, graph.max_steps),
+        replay=ReplayBuffer(config.optimiser.replay_size, graph.max_steps),
         generators=generators,
     )
 
@@ -169,7 +171,7 @@ def restore(
     config: Config,
     environment: Environment | None = None,
     function: Named = None,
-    team: Team | None = None,
+    team: ProcessGroup | None = None,
     begin: bool = False,
 ) -> Experiment:
     """The experiment of a run directory in the state of its newest checkpoint.

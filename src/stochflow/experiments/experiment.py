@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from stochflow.config.schema import Config
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.base import Environment
 from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
@@ -117,7 +117,7 @@ class Experiment:
     ) -> pd.DataFrame:
         """Objects of the policy as it is now, as rows of `samples.csv`; see `draw`."""
         environment = environment or self.environment
-        generator = generator or Generators(self.config.seed)["evaluation"]
+        generator = generator or RandomStreams(self.config.seed)["evaluation"]
         sampled = draw(self.policy, environment, num, generator, pay)
         return samples_frame(sampled, environment, self.trainer.learner.reward)
 
@@ -144,7 +144,7 @@ def summarise(
         truth = truth_of(environment, trainer.learner.reward)
     policy = experiment.policy
     # from the seed alone, not from where training left its generators: evaluating again gives the same numbers
-    generator = Generators(config.seed)["evaluation"]
+    generator = RandomStreams(config.seed)["evaluation"]
     sampled = draw(policy, environment, config.evaluation.num_samples, generator, pay)
     exact: Mapping[str, float | None]
     if truth is None:

@@ -28,7 +28,7 @@ from stochflow.runs.directory import RunDirectory, check_free, is_vacant, recove
 from stochflow.runs.monitor.history import history_of, records_of
 from stochflow.runs.monitor.watcher import Watcher
 from stochflow.runs.trackers import Tracking
-from stochflow.training.distributed import Team, joined
+from stochflow.training.distributed import ProcessGroup, joined
 from stochflow.training.optimizer import Record
 from stochflow.training.trainer import MAX_IDLE_STEPS
 
@@ -220,12 +220,12 @@ def _run(
         watched.write()
 
 
-def _leads(team: Team | None) -> bool:
+def _leads(team: ProcessGroup | None) -> bool:
     """True in the process that writes the run directory."""
     return team is None or team.leads
 
 
-def _is_new(path: Path, team: Team | None) -> bool:
+def _is_new(path: Path, team: ProcessGroup | None) -> bool:
     """True where there is no run to go on with; who leads the run decides, for it soon makes one."""
     new = _leads(team) and is_vacant(path)
     return new if team is None else team.any(new)
@@ -236,7 +236,7 @@ def _begin(
     layers: list[dict[str, Any]],
     overwrite: bool,
     function: Named,
-    team: Team | None,
+    team: ProcessGroup | None,
     held: contextlib.ExitStack,
     pretrained: Path | None,
 ) -> tuple[RunDirectory, Experiment]:
@@ -274,7 +274,7 @@ def _reopen(
     path: Path,
     layers: list[dict[str, Any]],
     function: Named,
-    team: Team | None,
+    team: ProcessGroup | None,
     held: contextlib.ExitStack,
     pretrained: Path | None,
 ) -> tuple[RunDirectory, Experiment]:

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from stochflow.config.schema import Config
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.base import Environment
 from stochflow.environments.rewards import Reward
 from stochflow.models.base import FlowModel, Sampler
 from stochflow.models.evaluation import AlongPaths, Evaluation, PathHeads
 from stochflow.sampling.policies import Policy, policy_of
-from stochflow.sampling.replay_buffer import Replay
+from stochflow.sampling.replay_buffer import ReplayBuffer
 from stochflow.sampling.trajectories import Trajectories
 
 # what was computed, by name; "loss" is a tensor of autograd or a `ClosedFormLoss`
@@ -60,8 +60,8 @@ class Learner(ABC):
     dynamics: Any
     reward: Reward
     memory: Memory
-    replay: Replay
-    generators: Generators
+    replay: ReplayBuffer
+    generators: RandomStreams
 
     @property
     def device(self) -> torch.device:

@@ -13,7 +13,7 @@ Bools = npt.NDArray[np.bool_]
 MAX_TOKENS = 2**8  # a token is kept as one byte
 
 
-class Replay:
+class ReplayBuffer:
     """The last `capacity` trajectories, in preallocated tensors that are overwritten in turn.
 
     Attributes:

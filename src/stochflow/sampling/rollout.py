@@ -62,13 +62,13 @@ def rollout(
     batch_size: int,
     streams: Streams,
     exploration: Exploration | None = None,
-    judge_behaviour: bool = True,
+    with_log_behaviour: bool = True,
 ) -> Walk:
     """Sample episodes; steps after the end of one are not valid.
 
     Args:
         streams: "policy" draws intentions and starting prefixes, "channel" draws outcomes.
-        judge_behaviour: False to leave `log_behaviour` at zero.
+        with_log_behaviour: False to leave `log_behaviour` at zero.
 
     >>> from stochflow.environments.channels import uniform_slip
     >>> from stochflow.environments.sequences.environment import SequenceEnvironment
@@ -115,7 +115,7 @@ def rollout(
             log_behaviours.append(log_behaviour)
     taken = torch.from_numpy(valid)
     chosen = torch.from_numpy(np.zeros((batch_size, length), np.float32))
-    if judge_behaviour and log_behaviours:
+    if with_log_behaviour and log_behaviours:
         chosen = _chosen(np.stack(log_behaviours, axis=1), intentions)
         if restarts or episodes.going is not None:
             chosen.masked_fill_(~taken, 0.0)

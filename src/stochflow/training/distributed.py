@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
-from stochflow.core.errors import ConfigError, TeamError
+from stochflow.core.errors import ConfigError, DistributedError
 from stochflow.core.processes import launched
 from stochflow.models.base import Sampler
 from stochflow.models.evaluation import Array, Evaluation, H, Heads
@@ -37,7 +37,7 @@ _PATIENCE = timedelta(days=365)
 _MEETINGS = count()
 
 
-class Team:
+class ProcessGroup:
     """The processes of one run; all call the same methods in the same order."""
 
     def __init__(self, rank: int, size: int) -> None:
@@ -107,7 +107,7 @@ class _SharedRows(torch.autograd.Function):
     """The rows of all processes; backwards each gets the gradient of its own, for all of them have the same loss."""
 
     @staticmethod
-    def forward(context: Any, team: Team, num_rows: int, *columns: Tensor) -> tuple[Tensor, ...]:
+    def forward(context: Any, team: ProcessGroup, num_rows: int, *columns: Tensor) -> tuple[Tensor, ...]:
         context.set_materialize_grads(False)
         context.own = team.share(num_rows)
         return tuple(team.gather([column.detach() for column in columns], num_rows))
@@ -128,7 +128,7 @@ class ShardedEvaluation(Evaluation[H]):
         num_rows: of all processes together.
     """
 
-    def __init__(self, own: Evaluation[H], team: Team, num_rows: int) -> None:
+    def __init__(self, own: Evaluation[H], team: ProcessGroup, num_rows: int) -> None:
         self._own, self._team, self._num_rows = own, team, num_rows
 
     def heads(self) -> H:
@@ -151,7 +151,7 @@ class ShardedFlowNetwork(FlowNetwork):
     Outside of a training step it is an ordinary network: only the first process evaluates a policy.
     """
 
-    team: Team
+    team: ProcessGroup
     sharing = False
 
     def evaluate(self, where: Any) -> Any:
@@ -182,7 +182,7 @@ class ShardedFlowNetwork(FlowNetwork):
 class SharedSampler:
     """A sampler of the process's own rows that knows log π of all of them, so that all processes draw the same."""
 
-    def __init__(self, team: Team, own: Sampler, batch_size: int) -> None:
+    def __init__(self, team: ProcessGroup, own: Sampler, batch_size: int) -> None:
         self._team, self._own, self._size = team, own, batch_size
 
     def log_policy(self) -> Array:
@@ -196,12 +196,12 @@ class SharedSampler:
         self._own.advance(outcomes[self._team.share(self._size)])
 
 
-class TeamTrainer(Trainer):
+class DistributedTrainer(Trainer):
     """The training loop of one process among several."""
 
     def __init__(
         self,
-        team: Team,
+        team: ProcessGroup,
         learner: SequenceLearner,
         objective: Objective,
         fitter: DynamicsFitter,
@@ -257,11 +257,11 @@ class TeamTrainer(Trainer):
 
 
 @contextmanager
-def joined() -> Iterator[Team | None]:
+def joined() -> Iterator[ProcessGroup | None]:
     """The team of a process that torchrun started, or that has joined a process group already; None when alone."""
     if distributed.is_available() and distributed.is_initialized():
         size = distributed.get_world_size()
-        yield Team(distributed.get_rank(), size) if size > 1 else None
+        yield ProcessGroup(distributed.get_rank(), size) if size > 1 else None
         return
     if not launched():
         yield None
@@ -275,7 +275,7 @@ def joined() -> Iterator[Team | None]:
     place = distributed.PrefixStore(f"stochflow-{next(_MEETINGS)}", store)  # type: ignore[attr-defined]  # stubs
     distributed.init_process_group(backend, store=place, rank=rank, world_size=size, timeout=_PATIENCE)
     try:
-        yield Team(rank, size)
+        yield ProcessGroup(rank, size)
     finally:
         distributed.destroy_process_group()
 
@@ -294,7 +294,7 @@ def _reached() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise TeamError(
+        raise DistributedError(
             "another process of this run has ended or cannot be reached; go on from the last checkpoint with --resume"
         ) from error
 

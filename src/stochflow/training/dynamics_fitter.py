@@ -20,7 +20,7 @@ from stochflow.models.dynamics.tabular import (
 from stochflow.models.dynamics.tabular_fit import TableAdam
 from stochflow.objectives.learners import GraphLearner, SequenceLearner
 from stochflow.sampling.trajectories import Trajectories
-from stochflow.training.optimizer import Descent, Record, State, finite_numbers
+from stochflow.training.optimizer import FlatAdam, Record, State, finite_numbers
 
 _FINAL_SHARE = 0.1
 _MAX_COUNTS = 2**22  # transition counts, or steps to count, at once: tens of megabytes
@@ -80,11 +80,11 @@ class GradientFitter:
 
     def __init__(self, learner: SequenceLearner, config: DynamicsConfig, idle: bool = False) -> None:
         self._learner, self._config, self.idle = learner, config, idle
-        self._descent: Descent | TableAdam | None = None
+        self._descent: FlatAdam | TableAdam | None = None
         model = learner.dynamics
         if isinstance(model, DynamicsModel) and not idle:
             parameters = list(model.parameters())
-            self._descent = TableAdam(model, config.clip) if model.tabular else Descent(parameters, config.clip)
+            self._descent = TableAdam(model, config.clip) if model.tabular else FlatAdam(parameters, config.clip)
             if model.tabular and config.off_policy:
                 learner.replay.encode(learner.network.num_tokens)
 
@@ -117,7 +117,7 @@ class GradientFitter:
             rounds = min(block, config.rounds - done)
             yield learner.replay.sample_codes(rounds, config.sample_size, learner.generators["replay"])
 
-    def _update(self, batch: Trajectories, descent: Descent, learning_rate: float) -> float:
+    def _update(self, batch: Trajectories, descent: FlatAdam, learning_rate: float) -> float:
         """One update by automatic differentiation; the loss before it."""
         learner = self._learner
         outcomes = batch.outcomes.to(learner.device)

@@ -28,7 +28,7 @@ def learning_rate_factor(progress: float, warmup: float) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * min(2.0 * progress - 1.0, 1.0)))
 
 
-class Descent:
+class FlatAdam:
     """Adam with a gradient clip and a learning rate that is set anew for every step.
 
     The parameters become views of one flat tensor and their gradients of another, so that clipping, Adam and the check

@@ -15,7 +15,7 @@ from stochflow.objectives.base import Learner, Objective, Terms
 from stochflow.sampling.rollout import Exploration, Walk, rollout
 from stochflow.sampling.trajectories import Trajectories, no_trajectories
 from stochflow.training.dynamics_fitter import DynamicsFitter
-from stochflow.training.optimizer import Descent, Record, State, learning_rate_factor, require_finite
+from stochflow.training.optimizer import FlatAdam, Record, State, learning_rate_factor, require_finite
 
 # a budget of oracle calls ends after so many steps in a row without a new design: perhaps there are no more
 MAX_IDLE_STEPS = 100
@@ -44,7 +44,7 @@ class Trainer:
         self.learner, self.objective, self.dynamics_fitter = learner, objective, fitter
         self._config, self._reward = learner.config, learner.reward
         weights = [*learner.network.parameters(), *objective.own.parameters()]
-        self.descent = Descent([weight for weight in weights if weight.requires_grad], self._config.optimiser.clip)
+        self.descent = FlatAdam([weight for weight in weights if weight.requires_grad], self._config.optimiser.clip)
         self.exploration = Exploration(**self._config.exploration.model_dump())
         self.step, self.trajectories, self.seconds = 0, 0, 0.0
         self.idle_steps, self._num_free = 0, 0
@@ -154,7 +154,9 @@ class Trainer:
         if not self.objective.samples:
             return no_trajectories(learner.environment.max_steps)
         sampler, read = self.sampler(size), self.objective.reads_behaviour
-        walk = rollout(learner.environment, sampler, size, learner.generators, self.exploration, judge_behaviour=read)
+        walk = rollout(
+            learner.environment, sampler, size, learner.generators, self.exploration, with_log_behaviour=read
+        )
         return self.keep(walk)
 
     def keep(self, walk: Walk) -> Trajectories:

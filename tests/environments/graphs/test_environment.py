@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.graphs.environment import GraphEnvironment, longest, nodes_on
 from stochflow.environments.graphs.hypergrid import hypergrid
 
@@ -57,7 +57,7 @@ def test_a_row_names_the_object_and_what_was_intended_until_the_end(environment:
 
 def test_an_episode_ends_at_its_object_and_is_not_moved_any_more() -> None:
     environment = GraphEnvironment(hypergrid("2,4", 0.0))
-    episodes = environment.begin(2, Generators(0))
+    episodes = environment.begin(2, RandomStreams(0))
     for time, (intended, going) in enumerate(
         [((STOP, 0), (False, True)), ((0, 1), (False, True)), ((1, STOP), (False, False))]
     ):
@@ -67,7 +67,7 @@ def test_an_episode_ends_at_its_object_and_is_not_moved_any_more() -> None:
 
 
 def test_a_noiseless_graph_draws_nothing() -> None:
-    generators = Generators(0)
+    generators = RandomStreams(0)
     before = generators["channel"].get_state()
     GraphEnvironment(hypergrid("2,4", 0.0)).begin(4, generators).step(np.array([0, 1, 0, 1]), 0)
     assert torch.equal(generators["channel"].get_state(), before)
@@ -76,7 +76,7 @@ def test_a_noiseless_graph_draws_nothing() -> None:
 @pytest.mark.parametrize("intended", [0, 1, STOP])
 def test_outcomes_come_as_often_as_the_dynamics_say(intended: int, environment: GraphEnvironment) -> None:
     num = 20_000
-    outcomes = environment.begin(num, Generators(0)).step(np.full(num, intended), 0)
+    outcomes = environment.begin(num, RandomStreams(0)).step(np.full(num, intended), 0)
     for share, expected in zip(
         np.bincount(outcomes, minlength=3) / num, environment.dynamics[0, intended], strict=True
     ):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from stochflow.config.schema import ConstraintConfig
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.channels import noiseless, positional, uniform_slip
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.constraints import ConstrainedTask, PrefixMask
@@ -41,7 +41,7 @@ def test_its_dynamics_are_the_matrices_of_the_channel(tfbind8: TFBind8) -> None:
 
 def test_outcomes_come_as_often_as_the_dynamics_say(tfbind8: TFBind8) -> None:
     environment, num = SequenceEnvironment(tfbind8, positional(MATRICES)), 20_000
-    episodes = environment.begin(num, Generators(0))
+    episodes = environment.begin(num, RandomStreams(0))
     assert episodes.going is None
     for time in range(8):
         intended = time % 4
@@ -52,7 +52,7 @@ def test_outcomes_come_as_often_as_the_dynamics_say(tfbind8: TFBind8) -> None:
 
 
 def test_without_noise_nothing_is_drawn_and_what_is_intended_comes(tfbind8: TFBind8) -> None:
-    generators = Generators(0)
+    generators = RandomStreams(0)
     before = generators["channel"].get_state()
     episodes = SequenceEnvironment(tfbind8, noiseless(4)).begin(5, generators)
     intended = np.array([0, 1, 2, 3, 0])

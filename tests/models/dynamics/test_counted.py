@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.graphs.environment import GraphEnvironment, nodes_on
 from stochflow.environments.graphs.graph import Graph
 from stochflow.environments.graphs.hypergrid import hypergrid
@@ -12,7 +12,7 @@ from stochflow.sampling.rollout import rollout
 
 def observed(graph: Graph, dynamics: CountedDynamics, num: int) -> CountedDynamics:
     uniform = torch.zeros(graph.valid_actions.shape, dtype=torch.float64)
-    made = rollout(GraphEnvironment(graph), GraphSampler(graph, num, uniform), num, Generators(0))
+    made = rollout(GraphEnvironment(graph), GraphSampler(graph, num, uniform), num, RandomStreams(0))
     states = nodes_on(graph, made.outcomes, made.valid)[:, :-1]
     dynamics.observe(states[made.valid], made.intentions[made.valid], made.outcomes[made.valid])
     return dynamics

@@ -20,7 +20,7 @@ from stochflow.models.dynamics.tabular import (
     transition_counts,
 )
 from stochflow.models.dynamics.tabular_fit import TableAdam
-from stochflow.training.optimizer import Descent
+from stochflow.training.optimizer import FlatAdam
 
 NUM_TOKENS, LENGTH, NUM = 4, 8, 512
 TABULAR: tuple[DependsOn, ...] = ("intention", "position")
@@ -44,7 +44,7 @@ def counts_of(steps: Steps) -> npt.NDArray[np.int64]:
     return transition_counts(transition_codes(intentions, outcomes, NUM_TOKENS), valid, NUM_TOKENS)
 
 
-def by_autograd(model: DynamicsModel, descent: Descent, draws: list[Steps], learning_rate: float) -> list[float]:
+def by_autograd(model: DynamicsModel, descent: FlatAdam, draws: list[Steps], learning_rate: float) -> list[float]:
     losses = []
     for intentions, outcomes, valid in draws:
         loss = dynamics_cross_entropy(model.log_matrices(outcomes), intentions, outcomes, valid)
@@ -55,9 +55,9 @@ def by_autograd(model: DynamicsModel, descent: Descent, draws: list[Steps], lear
 
 def pair(
     depends_on: DependsOn, clip: float, dtype: torch.dtype = torch.float32
-) -> tuple[tuple[DynamicsModel, Descent], tuple[DynamicsModel, TableAdam]]:
+) -> tuple[tuple[DynamicsModel, FlatAdam], tuple[DynamicsModel, TableAdam]]:
     slow, fast = (DynamicsModel(NUM_TOKENS, LENGTH, depends_on).to(dtype) for _ in range(2))
-    return (slow, Descent(list(slow.parameters()), clip)), (fast, TableAdam(fast, clip))
+    return (slow, FlatAdam(list(slow.parameters()), clip)), (fast, TableAdam(fast, clip))
 
 
 def assert_same_tables(first: DynamicsModel, second: DynamicsModel, tolerance: float = 1e-6) -> None:

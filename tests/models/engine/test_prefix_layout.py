@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.channels import Channel, noiseless, uniform_slip
 from stochflow.models.engine.heads import EngineHeads
 from stochflow.models.engine.prefix_layout import SMALL_BATCH, PrefixTree, all_prefixes, num_complete_levels
@@ -116,7 +116,7 @@ def test_what_sampling_computed_serves_the_loss(
     network: FlowNetwork, batch_size: int, leaves: bool, channel: Channel, generator: torch.Generator
 ) -> None:
     sampler = network.recording_sampler(batch_size)
-    walk = rollout(scored_environment(channel, LENGTH), sampler, batch_size, Generators(0))
+    walk = rollout(scored_environment(channel, LENGTH), sampler, batch_size, RandomStreams(0))
     assert isinstance(sampler, RecordingSampler)
     assert sampler.evaluation.covers(walk.outcomes)
     evaluation = network.evaluate(AlongPaths(walk.outcomes, walk.valid, "learned" if leaves else None, ends=leaves))
@@ -130,7 +130,7 @@ def test_what_sampling_computed_serves_the_loss(
 def test_what_sampling_computed_is_used_once_and_only_for_its_own_batch(network: FlowNetwork) -> None:
     def sampled() -> tuple[RecordingSampler, AlongPaths]:
         sampler = network.recording_sampler(6)
-        walk = rollout(scored_environment(noiseless(K), LENGTH), sampler, 6, Generators(0))
+        walk = rollout(scored_environment(noiseless(K), LENGTH), sampler, 6, RandomStreams(0))
         assert isinstance(sampler, RecordingSampler)
         return sampler, AlongPaths(walk.outcomes, walk.valid)
 
@@ -154,7 +154,7 @@ def test_what_sampling_computed_is_used_once_and_only_for_its_own_batch(network:
 
 def test_the_sampler_draws_the_same_whether_it_records_or_not(network: FlowNetwork) -> None:
     walks = [
-        rollout(scored_environment(uniform_slip(K, 0.3), LENGTH), sampler(network, 40), 40, Generators(3))
+        rollout(scored_environment(uniform_slip(K, 0.3), LENGTH), sampler(network, 40), 40, RandomStreams(3))
         for sampler in (NetworkSampler, RecordingSampler)
     ]
     assert torch.equal(walks[0].outcomes, walks[1].outcomes)

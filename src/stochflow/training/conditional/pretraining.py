@@ -10,7 +10,7 @@ from torch import Tensor
 from stochflow.config.context import PretrainingConfig
 from stochflow.core.errors import ConfigError
 from stochflow.core.logspace import log_marginal
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
 from stochflow.objectives.base import Objective, TensorTerms
@@ -52,7 +52,7 @@ class ConditionalKL(Objective):
         self.own["encoder"] = self.conditional.encoder.to(learner.device)
         self._log_dynamics = environment.channel.log_matrices(environment.max_steps).float().to(learner.device)
         # from the seed alone: evaluating again gives the same numbers
-        generator = Generators(learner.config.seed)["evaluation"]
+        generator = RandomStreams(learner.config.seed)["evaluation"]
         size = self._settings.support_size
         self._supports = stacked([draw_support(task, size, generator) for task in environment.tasks])
 

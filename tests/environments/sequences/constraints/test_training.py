@@ -10,7 +10,7 @@ import torch
 import stochflow
 from stochflow.config.methods import METHODS
 from stochflow.core.errors import ConfigError
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.reward_noise import with_noise
@@ -86,7 +86,7 @@ def test_the_exact_distribution_is_that_of_the_masked_policy() -> None:
     assert feasible is not None
     assert float(log_probs.exp().sum()) == pytest.approx(1.0, abs=1e-6)
     assert float(log_probs[~feasible].exp().sum()) < 1e-12
-    walk = rollout(built.environment, built.network.sampler(500), 500, Generators(0))
+    walk = rollout(built.environment, built.network.sampler(500), 500, RandomStreams(0))
     assert bool(feasible[(walk.outcomes * 4 ** torch.arange(7, -1, -1)).sum(dim=-1)].all())
     given = built.policy.log_probs(walk, built.environment)
     codes = (walk.outcomes * 4 ** torch.arange(7, -1, -1)).sum(dim=-1)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from stochflow.core.random import Generators
+from stochflow.core.random import RandomStreams
 from stochflow.environments.channels import uniform_slip
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
@@ -85,7 +85,7 @@ def test_a_rollout_keeps_to_the_rules() -> None:
     network.initialise(torch.Generator().manual_seed(0))
     network.mask, network.stop = LengthMask(RULES), RULES.stop
     environment = SequenceEnvironment(VariableTask(Lengths(), RULES), with_edits(uniform_slip(2, 0.5), RULES))
-    walk = rollout(environment, network.sampler(2000), 2000, Generators(0))
+    walk = rollout(environment, network.sampler(2000), 2000, RandomStreams(0))
     assert bool(RULES.possible(walk.outcomes).all())
     assert int(walk.intentions.max()) == STOP
     # noise passes both bounds now and then, and every token comes
