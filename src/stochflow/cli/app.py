@@ -18,7 +18,7 @@ from stochflow.core.processes import leads
 
 app = typer.Typer(
     name="stochflow",
-    help="Train, sample and exactly judge stochastic generative flow networks.",
+    help="Train, sample and exactly evaluate stochastic generative flow networks.",
     add_completion=True,
     pretty_exceptions_enable=False,
 )

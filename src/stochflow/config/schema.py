@@ -309,7 +309,7 @@ class EvaluationConfig(Settings):
         None,
         ge=1e-6,
         le=1,
-        description="Judge after this share of the budget; null: as often as costs about 2 %, 20 times at most.",
+        description="Evaluate after this share of the budget; null: as often as costs about 2 %, 20 times at most.",
     )
     num_samples: int = Field(1000, ge=1, le=2**20, description="Designs drawn at the end and for the design metrics.")
     mode_threshold: float | None = Field(None, description="Score above which a design may open a mode; task default.")

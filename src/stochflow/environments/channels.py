@@ -90,7 +90,7 @@ class Channel:
 
 
 def noiseless(num_tokens: int) -> Channel:
-    """The world obeys: the outcome is the intention."""
+    """A channel without noise: the outcome is the intention."""
     return Channel(torch.eye(num_tokens, dtype=torch.float64)[None], "none", slip=0.0)
 
 

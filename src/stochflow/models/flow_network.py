@@ -50,7 +50,7 @@ class FlowNetwork(FlowModel):
 
     After a token `stop` nothing is decided any more, so there log F starts from one completion.
 
-    With `fused`, prefixes that several rows share are evaluated once, and the k-mer body's gradient is written out.
+    With `fused`, prefixes that several rows share are evaluated once, by the hand-written engine.
     Without it everything is left to autograd, as transforms of `torch.func` need it.
     """
 
@@ -189,7 +189,7 @@ class FlowNetwork(FlowModel):
 
     @property
     def records(self) -> bool:
-        """True where the gradient of body and heads together is written out."""
+        """True where the hand-written engine evaluates body and heads."""
         return self.fused and self.conditioner is None and isinstance(self.body, PrefixBody)
 
     def begin_evaluation(self, tree: PrefixTree, num_complete: int = 0) -> PrefixEvaluation:

@@ -226,7 +226,7 @@ class PrefixBody(nn.Module):
         return [weight for part in parts for weight in (part.weight, part.bias)]
 
     def fused_features(self, sums: Tensor) -> Tensor:
-        """The same for [rows, width], the gradient written out."""
+        """The same for [rows, width], with a hand-written gradient."""
         trunk = ResidualTrunk if self.norm is not None else PlainTrunk
         features: Tensor = trunk.apply(self.precision, sums, *self.trunk_weights)  # type: ignore[no-untyped-call]  # torch
         return features

@@ -1,6 +1,6 @@
 """The attainable optimum where several histories may write one design.
 
-A policy is judged by P(x) = Σ P(h) over the histories h that write x. For any shares p_B(h|x),
+A policy is evaluated by P(x) = Σ P(h) over the histories h that write x. For any shares p_B(h|x),
 KL(P(x)‖R/Z) ≤ KL(P(h)‖R·p_B/Z), with equality where p_B is the posterior P(h|x). Both sides are convex, so solving the
 tree for fixed shares and taking the posterior of its solution for the next ones falls to the optimum over all policies
 (Csiszár and Tusnády 1984).

@@ -1,4 +1,4 @@
-"""The layers behind the first one with their gradient written out: few operations, and none twice.
+"""The layers behind the first one with hand-written gradients: few operations, and none twice.
 
 Two kinds. Residual: h₀ = gelu(norm(s)), h_{i+1} = h_i + gelu(W_i·h_i + b_i). Plain: h₀ = relu(s),
 h_{i+1} = relu(W_i·h_i + b_i).
