@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 from stochflow.experiments.build import build
-from stochflow.experiments.launch import resolve_config
-from stochflow.experiments.run import crossed
+from stochflow.experiments.launch import crossed, resolve_config
 from stochflow.experiments.torch_settings import torch_threads
 from stochflow.truth.prefix_tree import attainable_optimum
 from stochflow.truth.truth import SequenceTruth

@@ -12,19 +12,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from stochflow.core.errors import ConfigError, StochflowError
 from stochflow.forecasting.data.datasets import GROUPS
-from stochflow.forecasting.data.series import Array
+from stochflow.forecasting.data.series import Array, Mask
 from stochflow.forecasting.evaluation.backtest import Case, backtest, block, cases_of, summary
-from stochflow.forecasting.evaluation.baselines import Baseline, RidgeAR, StatsForecast
-from stochflow.forecasting.evaluation.feedforward import FeedForward
+from stochflow.forecasting.evaluation.baselines import Baseline, FeedForward, RidgeAR, StatsForecast
 from stochflow.forecasting.forecaster import StochflowForecaster
-from stochflow.forecasting.model.seasonality import Rhythm
+from stochflow.forecasting.model.seasonality import Seasonality
 
 REFERENCE = "SeasonalNaive"
 RESULTS = Path("benchmarks/results")
@@ -35,7 +33,7 @@ def seeded(seed: int) -> torch.Generator:
 
 
 class Stochflow:
-    """The public forecaster: the network is learned before a series' first origin, anchors anew at every one."""
+    """The public forecaster: the network is trained before a series' first origin, everything else at each."""
 
     name = "Stochflow"
 
@@ -46,12 +44,12 @@ class Stochflow:
         self.case = past
         self.forecaster = StochflowForecaster(past.freq, past.horizon, seed=self.seed, **self.settings)
         self.forecaster.fit(self._frame(past.y))
-        network, gain, trust = self.forecaster.network, self.forecaster.gain, self.forecaster.trust
-        (stretch,), (hedge,) = self.forecaster.stretch.values(), self.forecaster.hedge.values()
-        chosen = f"network {network}, gain {gain:.3f}, trust {trust:.2f}, hedge {hedge:.1f}, stretch {stretch:.2f}"
-        print(f"{past.name}: {chosen}", file=sys.stderr)
+        found = self.forecaster
+        (stretch,), (hedge,) = found.stretch.values(), found.hedge.values()
+        chosen = f"network {found.network}, gain {found.gain:.3f}, weight {found.network_weight:.2f}"
+        print(f"{past.name}: {chosen}, hedge {hedge:.1f}, stretch {stretch:.2f}", file=sys.stderr)
 
-    def quantiles(self, y: Array, rhythm: Rhythm, horizon: int, levels: Array, observed: NDArray[np.bool_]) -> Array:
+    def quantiles(self, y: Array, seasonality: Seasonality, horizon: int, levels: Array, observed: Mask) -> Array:
         frame = self.forecaster.update(self._frame(np.where(observed, y, np.nan))).predict(horizon, quantiles=levels)
         return frame.filter(like="-q-").to_numpy().T
 
@@ -60,12 +58,13 @@ class Stochflow:
         return pd.DataFrame({"unique_id": self.case.name, "ds": times, "y": y})
 
 
-# Name → forecaster from a seed, made anew for every series. A method is added by one line here.
+# Name → forecaster from a seed, made anew for every series. A method is added by one line here. "anchor" is the linear
+# ensemble alone: the files in benchmarks/results know it by that name.
 METHODS: dict[str, Callable[[int], Baseline]] = {
     "SeasonalNaive": lambda seed: StatsForecast("SeasonalNaive"),
     "Stochflow": Stochflow,
     "Stochflow-anchor": lambda seed: Stochflow(seed, network="none"),
-    # with the spread that they have of themselves
+    # without calibration
     "Stochflow-anchor-raw": lambda seed: Stochflow(seed, network="none", calibration_origins=0),
     "Stochflow-mlp": lambda seed: Stochflow(seed, network="mlp"),
     "Stochflow-transformer": lambda seed: Stochflow(seed, network="transformer"),

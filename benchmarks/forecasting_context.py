@@ -2,9 +2,9 @@
 
 python -m benchmarks.forecasting_context
 
-Each case is forecast from twelve rolling origins with the anchors alone, with the network on the state, and with the
-network that also reads a context. All values are measured; the irregular case leaves out half of the days at random.
-The blocks on which `benchmarks.forecasting` judges in the end are cut off first, so that settings may be chosen here.
+Each case is forecast from twelve rolling origins with the linear ensemble alone, with the network on the state, and
+with the network that also reads a context. All values are measured; the irregular case leaves out half of the days at
+random. The final blocks of `benchmarks.forecasting` are cut off first, so that settings may be selected here.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
-    table = Table("case", "network", "CRPS relative to the anchors", "coverage of 80 %", "seconds")
+    table = Table("case", "network", "CRPS relative to the linear ensemble", "coverage of 80 %", "seconds")
     for name, make in CASES.items():
         case = make()
         results = pd.DataFrame([score(case, network, given.seed) for network in NETWORKS])

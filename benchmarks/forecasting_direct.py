@@ -1,4 +1,4 @@
-"""How many paths the direct networks should give their values to, on blocks before the final ones.
+"""Selection of the share of paths that take the quantiles of direct networks, on blocks before the final ones.
 
 python -m benchmarks.forecasting_direct
 
@@ -44,7 +44,7 @@ def scores(case: Case) -> pd.DataFrame:
         forecaster.config = config
         forecaster = forecaster.update(frame) if number else forecaster.fit(frame)
         ridge = RidgeAR(torch.Generator().manual_seed(0))
-        answers = {REFERENCE: ridge.quantiles(past.filled, case.rhythm, case.horizon, LEVELS, past.observed)}
+        answers = {REFERENCE: ridge.quantiles(past.filled, case.seasonality, case.horizon, LEVELS, past.observed)}
         for share in SHARES:
             forecaster.config = config.model_copy(update={"direct_share": share})
             answers[f"share {share:g}"] = forecaster.predict(quantiles=LEVELS).filter(like="-q-").to_numpy().T

@@ -1,9 +1,9 @@
-"""Whether a ridge regression should draw some of the paths of hours, on origins before the last 142 days.
+"""Selection of the share of ridge paths on hourly series, on origins before the last 142 days.
 
 python -m benchmarks.forecasting_hedge
 
-One network per series; at each of twenty origins anchors, share and spread are judged anew, with and without the ridge
-regression. Two minutes of CPU per seed and series.
+One network per series; at each of twenty origins the linear models, the share and the scale are fitted anew, with and
+without the ridge regression. Two minutes of CPU per seed and series.
 """
 
 import argparse
@@ -27,7 +27,7 @@ REFERENCE = "share 0"
 
 
 def scores(case: Case, seed: int) -> pd.DataFrame:
-    """A row per origin and largest share: the share and the factor that were asked for, CRPS and coverages."""
+    """A row per origin and largest share: the selected share and scale factor, CRPS and coverages."""
     forecaster, rows = StochflowForecaster(case.freq, case.horizon, seed=seed), []
     config = forecaster.config
     before = places(case, "hourly", "final")[0]

@@ -3,7 +3,7 @@
 python -m benchmarks.forecasting_objectives
 
 The same network on the state, with the same updates, is trained for each; every other setting is the default except for
-smaller batches and fewer tokens, which make the whole comparison a matter of minutes.
+smaller batches and fewer bins, which make the whole comparison a matter of minutes.
 """
 
 import argparse
@@ -36,6 +36,7 @@ def scores(name: str, seed: int) -> pd.DataFrame:
     """Scores of every objective on one series, ten origins of the block before its final one."""
     case = case_of(name)
     methods: dict[str, Any] = {REFERENCE: StatsForecast(REFERENCE), "RidgeAR": RidgeAR(seeded(seed))}
+    # the linear ensemble, by the name that it has in benchmarks/results
     methods["anchors alone"] = Stochflow(seed, network="none")
     methods |= {label: Stochflow(seed, **SMALL, **changed) for label, changed in OBJECTIVES.items()}
     return backtest(case, methods, block(case, "earlier"))

@@ -24,7 +24,7 @@ from stochflow.forecasting.data.series import Array
 from stochflow.forecasting.evaluation.backtest import case_of
 from stochflow.forecasting.evaluation.scoring import LEVELS, distribution_scores
 from stochflow.forecasting.model.ridge_ar import main_season
-from stochflow.forecasting.model.seasonality import rhythm_of
+from stochflow.forecasting.model.seasonality import seasonality_of
 
 RESULTS = Path("benchmarks/results/forecasting_wind_bound.csv")
 RIVALS = Path("benchmarks/results/forecasting_hourly.csv")
@@ -84,7 +84,7 @@ def inputs_at(origins: Index) -> Array:
     columns = [roots_of(wind.filled)[origins[:, None] - lags]]
     # the only other series of these days; its times are the same
     columns.append(case_of("solar").filled[origins[:, None] - np.arange(1, DAY + 1)])
-    waves = main_season(rhythm_of("h")).wave_values(origins.astype(float))
+    waves = main_season(seasonality_of("h")).fourier_terms(origins.astype(float))
     return np.concatenate([*columns, waves], axis=1)
 
 

@@ -62,7 +62,14 @@ BALANCE, DIVERGENCE, ENTROPY, PLANNED = (
 FLOWS, LEARNERS, GRAPH_PLANNED = (f"objectives/{name}.py" for name in ("state_flows", "learners", "planned_graph_kl"))
 NETWORK, GRAPH_NETWORK, REWARDS = "models/flow_network.py", "models/graph_network.py", "environments/rewards.py"
 STATES = "objectives/planning/plan_states.py"
-TB, DB, WRITTEN = (f"objectives/{name}.py" for name in ("trajectory_balance", "detailed_balance", "path_gradients"))
+LAYERS, EVALUATION = "models/engine/layers.py", "models/engine/prefix_evaluation.py"
+WORLD = "environments/graphs/environment.py"
+ENGINE = "tests/models/engine"
+ENVIRONMENTS = (
+    "tests/environments/graphs tests/environments/sequences/test_environment.py tests/sampling "
+    "tests/experiments/test_graph_runs.py"
+)
+TB, DB, GRADIENTS = (f"objectives/{name}.py" for name in ("trajectory_balance", "detailed_balance", "path_gradients"))
 MUTATIONS = [
     # balance along a path
     Mutation("the policy may bend P̂ (ratio)", BALANCE, "self.log_dynamics.detach()", "self.log_dynamics", OBJECTIVES),
@@ -314,11 +321,11 @@ MUTATIONS = [
         "weights, (1.0 - config.quantile, config.quantile)",
         OBJECTIVES,
     ),
-    Mutation("quantile learns as a whole", ENTROPY, "+= part * gradient", "+= gradient", OBJECTIVES),
+    Mutation("quantile learns as a whole", ENTROPY, "+= part * quantile_gradient", "+= quantile_gradient", OBJECTIVES),
     Mutation("low quantile learns backwards", ENTROPY, "(-rest / mixture)", "(rest / mixture)", OBJECTIVES),
     Mutation("ρ learns beyond its limit", ENTROPY, "gammas * ratios < _MAX_SHARE", "gammas > 0.0", OBJECTIVES),
     Mutation("openness half learned", ENTROPY, "1.0 - 2.0 * entropies", "1.0 - entropies", OBJECTIVES),
-    Mutation("entropy learns as a sum", WRITTEN, " + (log_scale * entropies)[..., None]", "", OBJECTIVES),
+    Mutation("entropy learns as a sum", GRADIENTS, " + (log_scale * entropies)[..., None]", "", OBJECTIVES),
     # KL against the plan
     Mutation(
         "planned flows learn nothing",
@@ -330,22 +337,24 @@ MUTATIONS = [
     Mutation(
         "planned entropy learns nothing", PLANNED, "            if weighs:\n", "            if False:\n", OBJECTIVES
     ),
-    Mutation("planned flows pulled by half", WRITTEN, "(2.0 * share) * pull", "share * pull", OBJECTIVES),
     Mutation(
-        "every planned state pulls alike",
-        WRITTEN,
+        "planned flows learn by half", GRADIENTS, "(2.0 * share) * coefficient", "share * coefficient", OBJECTIVES
+    ),
+    Mutation(
+        "every planned state weighs alike",
+        GRADIENTS,
         "weights[:, None] * self._policy * slopes",
         "self._policy * slopes",
         OBJECTIVES,
     ),
     Mutation(
-        "planned KL pulled through P̂ transposed", WRITTEN, "matrix.T, out=slopes", "matrix, out=slopes", OBJECTIVES
+        "planned KL pulled through P̂ transposed", GRADIENTS, "matrix.T, out=slopes", "matrix, out=slopes", OBJECTIVES
     ),
     Mutation(
-        "planned softmax without its pull",
-        WRITTEN,
-        "pull - self._policy * np.add.reduce(pull, axis=-1, keepdims=True)",
-        "pull",
+        "planned softmax without its share",
+        GRADIENTS,
+        "coefficient - self._policy * shift",
+        "coefficient",
         OBJECTIVES,
     ),
     Mutation(
@@ -386,15 +395,17 @@ MUTATIONS = [
         "tests/objectives tests/environments/sequences/variable_length tests/objectives/planning tests/sampling",
     ),
     Mutation("no bonus for what was never paid for", PLANNED, "log_rewards - bonus", "log_rewards", OBJECTIVES),
-    # gradients that are written out
-    Mutation("TB's own gradient forgets the root", TB, "flow[..., 0] = pull", "flow[..., 0] = 0", OBJECTIVES),
-    Mutation("TB's own gradient halved", TB, "pull = (2.0 / size", "pull = (1.0 / size", OBJECTIVES),
+    # closed-form gradients
+    Mutation("TB's own gradient forgets the root", TB, "flow[..., 0] = coefficient", "flow[..., 0] = 0", OBJECTIVES),
+    Mutation("TB's own gradient halved", TB, "coefficient = (2.0 / size", "coefficient = (1.0 / size", OBJECTIVES),
     Mutation("TB's own loss adds π_B", TB, "log_dynamics - log_backward", "log_dynamics + log_backward", OBJECTIVES),
-    Mutation("DB's own gradient forgets the next state", DB, "flow[..., 1:] -= pull[..., :-1]", "pass", OBJECTIVES),
+    Mutation(
+        "DB's own gradient forgets the next state", DB, "flow[..., 1:] -= coefficient[..., :-1]", "pass", OBJECTIVES
+    ),
     Mutation(
         "DB's own loss forgets P̂", DB, "log_forward + log_dynamics - log_next", "log_forward - log_next", OBJECTIVES
     ),
-    Mutation("KL's own gradient reversed", DIVERGENCE, "np.repeat(-pull", "np.repeat(pull", OBJECTIVES),
+    Mutation("KL's own gradient reversed", DIVERGENCE, "np.repeat(-coefficient", "np.repeat(coefficient", OBJECTIVES),
     Mutation(
         "KL's own gradient of a biased variance",
         DIVERGENCE,
@@ -405,22 +416,22 @@ MUTATIONS = [
     Mutation(
         "KL's own residual not centred",
         DIVERGENCE,
-        "residual - np.add.reduce(weights * residual, axis=1, keepdims=True)",
+        "residual - np.add.reduce(weights * residual)",
         "residual",
         OBJECTIVES,
     ),
-    Mutation("softmax without its pull", WRITTEN, "into -= pull[..., None] * policy", "pass", OBJECTIVES),
+    Mutation("softmax without its share", GRADIENTS, "into -= coefficient[..., None] * policy", "pass", OBJECTIVES),
     Mutation(
-        "π_B pulled at the wrong state",
-        WRITTEN,
+        "π_B learns at the wrong state",
+        GRADIENTS,
         "self.gradient[:, 1:, self.num_tokens :",
         "self.gradient[:, :-1, self.num_tokens :",
         OBJECTIVES,
     ),
-    Mutation("flows pulled the other way", WRITTEN, "-1] += pull", "-1] -= pull", OBJECTIVES),
+    Mutation("flows learn the other way", GRADIENTS, "-1] += coefficient", "-1] -= coefficient", OBJECTIVES),
     Mutation(
         "completions not counted",
-        WRITTEN,
+        GRADIENTS,
         "np.arange(length, 0, -1, dtype=np.float32) * np.float32(math.log(num_tokens))",
         "np.zeros(length, np.float32)",
         OBJECTIVES,
@@ -453,7 +464,7 @@ MUTATIONS = [
         "into.add_(torch.mm(left.to(precision), right.to(precision)), alpha=0.5)",
         f"{MODELS} tests/training/test_precision.py",
     ),
-    Mutation("π_B pulled as π", BALANCE, "pull_backward(-ratio", "pull_backward(ratio", OBJECTIVES),
+    Mutation("π_B learns as π", BALANCE, "add_grad_backward(-ratio", "add_grad_backward(ratio", OBJECTIVES),
     # on graphs
     Mutation(
         "objects of a graph end without the reward",
@@ -463,9 +474,7 @@ MUTATIONS = [
         GRAPHS,
     ),
     Mutation("p_B of one intention only", GRAPH_NETWORK, "into.logsumexp(dim=-1)", "into[..., 0]", GRAPHS),
-    Mutation(
-        "π_B of another parent", GRAPH_NETWORK, "[after, places.to(device)]", "[after, 0 * places.to(device)]", GRAPHS
-    ),
+    Mutation("π_B of another parent", GRAPH_NETWORK, "[after, places]", "[after, 0 * places]", GRAPHS),
     Mutation(
         "flows on a graph without the plan's visits",
         GRAPH_PLANNED,
@@ -501,15 +510,15 @@ MUTATIONS = [
     Mutation(
         "P̂ of a table that sees no position",
         "models/dynamics/tabular_fit.py",
-        "tables[:, :, :1] + tables[:, :, 1:] if",
-        "tables[:, :, :1] + 0 * tables[:, :, 1:] if",
+        "tables[:, :1] + tables[:, 1:] if",
+        "tables[:, :1] + 0 * tables[:, 1:] if",
         MODELS,
     ),
     Mutation(
         "the clip of P̂ is never asked for",
         "models/dynamics/tabular_fit.py",
-        "if np.dot(flat, flat) > most:",
-        "if np.dot(flat, flat) > 1e9 * most:",
+        "if norm > self._clip - _NORM_MARGIN:",
+        "if norm > 1e9 * self._clip:",
         MODELS,
     ),
     Mutation(
@@ -518,6 +527,200 @@ MUTATIONS = [
         "        self.all_real = bool(self._valid[:used].all())\n        self._encode_all()\n",
         "        self.all_real = bool(self._valid[:used].all())\n",
         "tests/sampling/test_replay_buffer.py",
+    ),
+    # the engine
+    Mutation(
+        "GELU in the place of its slope",
+        LAYERS,
+        "gelu_backward_into(grad, inner, inner_grad)",
+        "inner_grad.copy_(grad)",
+        MODELS,
+    ),
+    Mutation(
+        "no residual in the forward pass",
+        LAYERS,
+        "torch.add(hidden, gelu_into(inner, following), out=following)",
+        "gelu_into(inner, following)",
+        MODELS,
+    ),
+    Mutation("biases learn nothing", LAYERS, "into_bias.addmv_(inner_grad.t(), ones)", "pass", MODELS),
+    Mutation("the norm's shift learns its scale", LAYERS, "into[1].add_(shift)", "into[1].add_(scale)", MODELS),
+    Mutation(
+        "plain layers without their slope",
+        LAYERS,
+        "grad = relu_backward_into(grad, made[number + 1], grad)",
+        "pass",
+        MODELS,
+    ),
+    Mutation(
+        "an evaluation is current for ever",
+        EVALUATION,
+        "return self._version == self._space.version.number",
+        "return True",
+        ENGINE,
+    ),
+    Mutation(
+        "another batch counts as the one that was drawn",
+        EVALUATION,
+        "return tree.has_rows(tokens)",
+        "return True",
+        ENGINE,
+    ),
+    Mutation(
+        "half of the heads' gradient",
+        EVALUATION,
+        "weights, biases = np.dot(heads.T, features), np.add.reduce(heads, axis=0)",
+        "weights, biases = 0.5 * np.dot(heads.T, features), np.add.reduce(heads, axis=0)",
+        MODELS,
+    ),
+    Mutation(
+        "masked intentions learn",
+        EVALUATION,
+        "grad = grad.masked_fill(~ctx.allowed, 0.0)",
+        "pass",
+        "tests/models tests/models/engine tests/environments/sequences/constraints",
+    ),
+    Mutation(
+        "prefixes of other parents",
+        EVALUATION,
+        "before = before if parents is None else before.take(parents, axis=0)",
+        "before = before if parents is None else before.take(0 * parents, axis=0)",
+        MODELS,
+    ),
+    Mutation(
+        "buffers that are in use are used again",
+        "models/engine/buffers.py",
+        "return self._user is None or self._user() is None",
+        "return True",
+        MODELS,
+    ),
+    Mutation(
+        "heads of the last update",
+        "models/engine/buffers.py",
+        "self.head_arrays[0][first:last] = self.heads[2 * number].detach().numpy()",
+        "pass",
+        MODELS,
+    ),
+    Mutation(
+        "single prefixes without their start",
+        "models/engine/state_evaluation.py",
+        "sums += space.start.detach().numpy()",
+        "pass",
+        f"{MODELS} {OBJECTIVES}",
+    ),
+    Mutation(
+        "the start of single prefixes learns nothing",
+        "models/engine/state_evaluation.py",
+        "into[1].add_(sums.sum(dim=0))",
+        "pass",
+        f"{MODELS} {OBJECTIVES}",
+    ),
+    Mutation(
+        "what was sampled is kept for ever",
+        NETWORK,
+        "sampled, self._sampled = self._sampled, None",
+        "sampled = self._sampled",
+        ENGINE,
+    ),
+    Mutation(
+        "completions of another length",
+        NETWORK,
+        "log_completions = self.steps_left(prefixes) * math.log(self.num_tokens)",
+        "log_completions = self.steps_left(prefixes) * 0.0",
+        f"{MODELS} {OBJECTIVES}",
+    ),
+    Mutation(
+        "π_B of the state before",
+        NETWORK,
+        "heads.log_backward[:, 1:] if where.backward",
+        "heads.log_backward[:, :-1] if where.backward",
+        f"{MODELS} {OBJECTIVES}",
+    ),
+    Mutation(
+        "autograd in the place of a closed form adds nothing",
+        "models/evaluation.py",
+        "torch.autograd.backward(self._raw, torch.from_numpy(grad).to(self._raw))",
+        "pass",
+        OBJECTIVES,
+    ),
+    # environments
+    Mutation(
+        "a channel that never slips",
+        "environments/sequences/environment.py",
+        "return intentions if self._uniform is None else",
+        "return intentions if True else",
+        ENVIRONMENTS,
+    ),
+    Mutation(
+        "the channel of another position",
+        "environments/sequences/environment.py",
+        "self._channel.realised(intentions, time, self._uniform[time])",
+        "self._channel.realised(intentions, 0, self._uniform[time])",
+        ENVIRONMENTS,
+    ),
+    Mutation(
+        "an episode goes on after its end",
+        WORLD,
+        "self.going = (self._nodes < graph.num_states).numpy()",
+        "pass",
+        ENVIRONMENTS,
+    ),
+    Mutation(
+        "ended episodes move",
+        WORLD,
+        "torch.where(going, graph.children[states, outcomes], self._nodes)",
+        "graph.children[states, outcomes]",
+        ENVIRONMENTS,
+    ),
+    Mutation(
+        "outcomes of the first intention",
+        WORLD,
+        "rows = self._graph.cumulative[states, intentions]",
+        "rows = self._graph.cumulative[states, 0 * intentions]",
+        ENVIRONMENTS,
+    ),
+    Mutation("objects are numbered as nodes", WORLD, "[:, -1] - self.graph.num_states", "[:, -1]", ENVIRONMENTS),
+    Mutation(
+        "steps after the end count as taken",
+        "sampling/rollout.py",
+        "valid[:, time] = episodes.going",
+        "pass",
+        ENVIRONMENTS,
+    ),
+    Mutation(
+        "behaviour of steps after the end",
+        "sampling/rollout.py",
+        "chosen.masked_fill_(~taken, 0.0)",
+        "pass",
+        ENVIRONMENTS,
+    ),
+    Mutation(
+        "the budget pays for known objects",
+        "sampling/object_memory.py",
+        "new & torch.zeros_like(new)",
+        "torch.ones_like(new) & torch.zeros_like(new)",
+        ENVIRONMENTS,
+    ),
+    Mutation(
+        "a cycle is a graph",
+        "environments/graphs/world.py",
+        "depths[node] = max((depths[parent] + 1 for parent in parents[node]), default=0)",
+        "depths[node] = min((depths[parent] + 1 for parent in parents[node]), default=0)",
+        ENVIRONMENTS,
+    ),
+    Mutation(
+        "probabilities need not sum to one",
+        "environments/graphs/world.py",
+        "((totals - 1.0).abs() > _TOLERANCE)",
+        "((totals - 1.0).abs() > 1e9)",
+        ENVIRONMENTS,
+    ),
+    Mutation(
+        "the truth of another noise",
+        "truth/truth.py",
+        '"regret": kl - self.attainable.min_kl',
+        '"regret": kl',
+        "tests/truth tests/evaluation tests/experiments",
     ),
     # reward
     Mutation(

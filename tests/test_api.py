@@ -213,7 +213,7 @@ def test_different_channels_have_different_names() -> None:
 
 
 def test_train_takes_the_options_of_the_command_line() -> None:
-    command = defaults(cli.train, {"assignments": "settings"})
+    command = defaults(cli.train)
     function = defaults(api.train)
     assert function.pop("listen") is None  # the command line draws its progress bar with it
     assert function.pop("stop") is None  # and stops at Ctrl-C
@@ -229,7 +229,7 @@ def test_train_takes_the_options_of_the_command_line() -> None:
 
 
 def test_compare_takes_the_options_of_the_command_line() -> None:
-    command = defaults(cli.compare, {"assignments": "settings"})
+    command = defaults(cli.compare)
     function = defaults(stochflow.compare)
     assert function.pop("listen") is None
     assert command.pop("as_json") is False
@@ -250,7 +250,7 @@ def test_sample_evaluate_and_exact_take_the_options_of_the_command_line() -> Non
 
     assert set(defaults(cli.doctor)) - {"as_json"} == set(defaults(api.doctor))
     assert set(defaults(cli.evaluate)) - {"as_json"} == set(defaults(api.evaluate))
-    command, function = defaults(cli.exact, {"assignments": "settings"}), defaults(api.exact)
+    command, function = defaults(cli.exact), defaults(api.exact)
     assert (command.pop("as_json"), command.pop("settings"), function.pop("settings")) == (False, None, ())
     assert function.pop("constraints") is None
     rules = [command.pop(rule) for rule in ("forbid", "gc", "fixed", "max_homopolymer", "symmetric")]

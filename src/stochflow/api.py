@@ -11,24 +11,26 @@ import pandas as pd
 from stochflow.config.layers import resolve
 from stochflow.config.noise import whole_channel
 from stochflow.config.schema import Config
+from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError
 from stochflow.core.ram import require
 from stochflow.core.random import Generators
 from stochflow.environments.base import Environment
 from stochflow.environments.factory import with_channel
+from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.oracles.task import PREFIX, named_task
-from stochflow.environments.settings import exact_layers, training_layers
+from stochflow.environments.settings import exact_layers, pretraining_layers, resolve_layers, training_layers
 from stochflow.evaluation.summary import Summary
+from stochflow.experiments.build import build as build_experiment
 from stochflow.experiments.build import restore
 from stochflow.experiments.experiment import Experiment, summarise
-from stochflow.experiments.launch import LaunchOptions, launch, prepare
-from stochflow.experiments.run import Listener
+from stochflow.experiments.launch import LaunchOptions, Listener, launch, prepare
 from stochflow.experiments.torch_settings import computing
 from stochflow.reports.diagnosis import Diagnosis, diagnose
 from stochflow.reports.page import write_report
-from stochflow.runs.directory import RunDirectory, recover
+from stochflow.runs.directory import RunDirectory, is_vacant, recover
 from stochflow.truth.prefix_tree import infeasible_share
 from stochflow.truth.truth import truth_of
 
@@ -145,6 +147,8 @@ def train(
     trajectories: int | None = None,
     steps: int | None = None,
     minutes: float | None = None,
+    pretrained: str | Path | None = None,
+    support: int | None = None,
     table: str | Path | None = None,
     sequence_column: str | None = None,
     score_column: str | None = None,
@@ -184,6 +188,8 @@ def train(
         deletion, duplication: probabilities that an intended letter is not written, or written twice; they need
             variable length.
         trajectories, steps, minutes: the budget; at most one of them.
+        pretrained: run directory of `pretrain` whose sampler this run begins with, with its noise, reward and network.
+        support: how many random sequences to measure for it first; they are no part of the budget.
         table: a CSV or TSV file of sequences and scores instead of a task; see docs/your-own-task.md.
         sequence_column, score_column, variance_column: its columns; several score columns, separated by commas, are
             replicates.
@@ -192,7 +198,7 @@ def train(
         settings: assignments like "reward.beta=3".
         out: run directory; by default `runs/<task>-<method>-<noise>-seed<seed>`.
         deterministic: use only operations that give the same numbers every time, and refuse where there is none.
-        resume: continue the run in `out` from its checkpoint.
+        resume: continue the run in `out` from its checkpoint, or begin it where there is none yet.
         overwrite: replace the run in `out`.
         track: names of trackers that follow the run: tensorboard, wandb, mlflow.
         profile: write down where the time goes, by stage and by operation, as profile.txt in the run directory.
@@ -200,11 +206,81 @@ def train(
         stop: asked before every training step; True ends the run as Ctrl-C does.
     """
     given = locals()  # the arguments: nothing else has a name yet
-    stored = RunDirectory.open(Path(out)).config().model_dump() if resume and out else None
+    continued = resume and out is not None and not is_vacant(Path(out))
+    stored = RunDirectory.open(Path(str(out))).config().model_dump() if continued else None
     name, function = (None, None) if oracle is None else named_task(oracle)
     layers = training_layers(given | {"oracle": name and name.removeprefix(PREFIX)}, stored)
     options = LaunchOptions(resume, overwrite, tuple(track), profile, listen, stop)
-    return Run(launch(layers, function, Path(out) if out else None, options), oracle)
+    beginning = None if pretrained is None else Path(pretrained)
+    return Run(launch(layers, function, Path(out) if out else None, options, beginning), oracle)
+
+
+def pretrain(
+    tasks: Sequence[str] | None = None,
+    *,
+    noise: float | str | None = None,
+    seed: int | None = None,
+    steps: int | None = None,
+    minutes: float | None = None,
+    config: str | Path | Settings | None = None,
+    settings: Sequence[str] = (),
+    out: str | Path | None = None,
+    device: str | None = None,
+    deterministic: bool = False,
+    resume: bool = False,
+    overwrite: bool = False,
+    track: Sequence[str] = (),
+    listen: Listener | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Run:
+    """Train one sampler for several tasks with known tables, and return its run; `train(pretrained=…)` goes on from it.
+
+    Its summary holds means over the tasks, zero-shot: given a support set of each, without training on it.
+
+    Args:
+        tasks: names of tasks of one alphabet and length.
+        steps, minutes: the budget; at most one of them, by default 1,500 steps.
+
+    All others as for `train`; `stochflow config` explains the settings of `pretraining`.
+
+    >>> import tempfile
+    >>> tiny = ["model.width=8", "pretraining.support_size=8", "evaluation.num_samples=10"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = pretrain(["tfbind8:ARX", "tfbind8:PAX4"], steps=2, settings=tiny, out=f"{folder}/many")
+    ...     run.summary.steps, run.summary.oracle_calls
+    (2, 0)
+    """
+    layers = pretraining_layers(locals())
+    options = LaunchOptions(resume, overwrite, tuple(track), False, listen, stop)
+    return Run(launch(layers, None, Path(out) if out else None, options))
+
+
+def build(
+    environment: Environment,
+    *,
+    method: str = "sgfn-kl",
+    trajectories: int | None = None,
+    steps: int | None = None,
+    seed: int = 0,
+    settings: Sequence[str] = (),
+) -> Experiment:
+    """All parts of a run in an environment of your own, ready to train; no run directory is written.
+
+    Args:
+        trajectories, steps: the budget, one of them; 32,000 trajectories by default.
+        settings: assignments like "reward.beta=3".
+
+    >>> from stochflow import GraphEnvironment, hypergrid
+    >>> experiment = build(GraphEnvironment(hypergrid("2,4", slip=0.1)), method="sgfn-kl", trajectories=1024)
+    >>> experiment.train().evaluate()["regret"] < 0.05
+    True
+    """
+    given = {"trajectories": trajectories, "steps": steps}
+    budget = {name: value for name, value in given.items() if value is not None}
+    layers: list[dict[str, Any]] = [*map(parse_assignment, settings), {"method": method, "seed": seed}]
+    task = "hypergrid" if isinstance(environment, GraphEnvironment) else "tfbind8"
+    config = resolve_layers([{"task": task}, *layers, *([{"budget": budget}] if budget else [])])
+    return build_experiment(config.model_copy(update={"task": environment.name}), environment)
 
 
 def sample(

@@ -18,6 +18,7 @@ import yaml
 import stochflow
 from stochflow import api
 from stochflow.cli import app as cli
+from stochflow.cli import render
 from stochflow.config.methods import METHODS
 from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences import tfbind8
@@ -112,17 +113,6 @@ def test_every_command_explains_each_of_its_options(command: str, run_cli: Stoch
         assert parameter.help, parameter.name
         if parameter.param_type_name == "option":
             assert any(option in result.out for option in parameter.opts), parameter.name
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("bits:120,8,tfbind8", ["bits:120,8", "tfbind8"]),
-        ("tfbind8, ehrlich:32,32,4,4 ,rna-fold:14,", ["tfbind8", "ehrlich:32,32,4,4", "rna-fold:14"]),
-    ],
-)
-def test_a_list_of_tasks_keeps_the_numbers_of_a_name_together(text: str, names: list[str]) -> None:
-    assert cli._task_list(text) == names
 
 
 def test_a_task_whose_package_is_missing_is_listed_with_the_remedy(
@@ -270,7 +260,7 @@ def test_a_title_from_a_stranger_moves_no_cursor(run_cli: Stochflow, run: Path) 
 def test_a_log_file_gets_a_plain_line_with_pace_memory_and_figures(
     run_cli: Stochflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "_PLAIN_EVERY", 0.0)
+    monkeypatch.setattr(render, "_PLAIN_EVERY", 0.0)
     result = run_cli("train", "hypergrid", "--method", "sgfn-db", "--steps", 5, "--out", "run", *SET)
     lines = [line for line in result.err.splitlines() if line.startswith("training")]
     assert [line.split("%")[0] for line in lines] == [
@@ -282,7 +272,7 @@ def test_a_log_file_gets_a_plain_line_with_pace_memory_and_figures(
     ]
     for part in ("0:00:0", "(left 0:00:00)", "80 trajectories", "/s ", " MB ", "loss ", "E[score] ", "KL ", "regret "):
         assert part in lines[-1]
-    monkeypatch.setattr(cli, "_PLAIN_EVERY", 1e9)
+    monkeypatch.setattr(render, "_PLAIN_EVERY", 1e9)
     err = run_cli("train", "hypergrid", "--method", "sgfn-db", "--steps", 5, "--out", "other", *SET).err
     assert [line[:12] for line in err.splitlines()] == ["training  20", "training 100"]  # the first and the last step
 
@@ -342,6 +332,17 @@ def test_a_run_is_resumed_with_a_larger_budget(run_cli: Stochflow, run: Path) ->
     result = run_cli("train", "--resume", "--out", run, "--steps", 3)
     assert result.code == 0
     assert stochflow.load(run).metrics["step"].tolist() == [1, 2, 3]
+
+
+def test_resuming_where_there_is_no_run_yet_begins_one(run_cli: Stochflow, tmp_path: Path) -> None:
+    arguments = ("train", "--method", "sgfn-db", *SET, "--steps", 1, "--resume", "--out", "job")
+    result = run_cli(*arguments)
+    assert result.code == 0
+    assert result.err.splitlines()[0] == "There is no run in job yet; a new one begins."
+    result = run_cli(*arguments)
+    assert result.code == 0
+    assert "begins" not in result.err
+    assert stochflow.load(tmp_path / "job").metrics["step"].tolist() == [1]
 
 
 def test_odd_names_are_printed_as_they_are(run_cli: Stochflow, tmp_path: Path) -> None:
@@ -453,7 +454,6 @@ def test_a_full_disk_exits_with_one_sentence(run_cli: Stochflow, run: Path, monk
         ("train --out run --resume --noise 0.5", "another 'channel'"),
         ("train --out run --resume --method sgfn-kl", "another 'method'"),
         ("train --out thesis --resume", "thesis has no config.yaml"),
-        ("train --out missing --resume", "missing is not a run directory"),
         ("config --set frobnicate=1", "'frobnicate'; known are"),
         ("config --method ppo2", "'ppo2'"),
         ("config --dry-run --set channel.noise=7", "below 1"),
@@ -542,7 +542,7 @@ def test_a_damaged_run_is_one_sentence_and_left_alone(run_cli: Stochflow, run: P
 
 def test_a_damaged_table_is_never_used(run_cli: Stochflow, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(tfbind8.SHA256, "SIX6", ("0" * 64, "0" * 64))
-    for arguments in (("tasks",), ("exact",), ("sample", run), ("evaluate", run), ("train", "--out", "new")):
+    for arguments in (("exact",), ("sample", run), ("evaluate", run), ("train", "--out", "new")):
         result = run_cli(*arguments)
         assert result.code == 2
         (line,) = result.err.splitlines()

@@ -131,7 +131,7 @@ def test_a_balance_from_outside_is_one_class_and_one_record(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr("stochflow.config.methods.METHODS", dict(METHODS))
-    monkeypatch.setattr(cli, "METHODS", sys.modules["stochflow.config.methods"].METHODS)
+    monkeypatch.setattr("stochflow.cli.inspect.METHODS", sys.modules["stochflow.config.methods"].METHODS)
     record = ObjectiveRecord("half-balance", HalfBalance, along_path=True, has_residuals=True, log_z="target")
     settings = {"optimiser": {"updates": 3}, "objective": {"path": "realised"}}
     register_method("half", Method("Half of [it].", "replay", record, settings, "this test, 2026"))

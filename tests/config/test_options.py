@@ -13,6 +13,7 @@ from stochflow.config.options import (
     CONSTRAINTS,
     EVALUATE,
     EXACT,
+    PRETRAIN,
     SAMPLE,
     TRAIN,
     Option,
@@ -35,6 +36,7 @@ def names(options: tuple[Option, ...]) -> set[str]:
     ("function", "options", "beyond"),
     [
         (stochflow.train, TRAIN, {"constraints", "listen", "stop"}),
+        (stochflow.pretrain, PRETRAIN, {"listen", "stop"}),
         (stochflow.exact, EXACT, {"constraints"}),
         (stochflow.compare, COMPARE, {"listen"}),
         (stochflow.evaluate, EVALUATE, set()),
@@ -53,7 +55,9 @@ def test_every_option_is_an_argument_with_the_same_default(
             assert parameters[option.name].default == default, option.name
 
 
-@pytest.mark.parametrize("option", {option.name: option for option in (*TRAIN, *EXACT)}.values(), ids=lambda o: o.name)
+@pytest.mark.parametrize(
+    "option", {option.name: option for option in (*TRAIN, *PRETRAIN, *EXACT)}.values(), ids=lambda o: o.name
+)
 def test_an_option_that_sets_something_names_a_setting_there_is(option: Option) -> None:
     model: Any = Config
     for part in (option.setting or "").split(".") if option.setting else ():

@@ -177,7 +177,9 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # who loses a parent becomes ours
     import torch
 
+    from stochflow import api  # noqa: F401
     from stochflow.cli import app as cli  # noqa: F401
+    from stochflow.experiments.sweep import compare  # noqa: F401
 
     torch.set_num_threads(1)
     gc.freeze()  # what is never touched is never copied

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stochflow.core.errors import ConfigError
-from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.config import ForecastConfig, check_horizon
 from stochflow.forecasting.forecaster import StochflowForecaster
 
 
@@ -35,3 +36,14 @@ def test_a_bad_setting_is_named_with_what_is_allowed(settings: dict[str, Any], m
 
 def test_every_field_says_what_it_does() -> None:
     assert all(field.description for field in ForecastConfig.model_fields.values())
+
+
+@pytest.mark.parametrize("horizon", [0, -3, True, 1.5, "3", None, 100_001])
+def test_a_horizon_is_a_number_of_steps(horizon: int) -> None:
+    with pytest.raises(ConfigError, match=r"horizon is .*; give the number of steps to forecast, 1 or more"):
+        check_horizon(horizon)
+
+
+def test_a_horizon_of_one_is_enough() -> None:
+    check_horizon(1)
+    check_horizon(np.int64(100_000))  # type: ignore[arg-type]

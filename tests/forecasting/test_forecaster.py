@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 
 from stochflow.core.errors import ConfigError, DataError
-from stochflow.forecasting.data.encoder import Columns
+from stochflow.forecasting.data.columns import Columns
 from stochflow.forecasting.data.series import Series
-from stochflow.forecasting.forecaster import StochflowForecaster, interval_levels, truncated
-from stochflow.forecasting.model.calibration import Verdict
-from stochflow.forecasting.model.fit import Trained
+from stochflow.forecasting.forecaster import StochflowForecaster, truncated
+from stochflow.forecasting.model.calibration import Calibration
+from stochflow.forecasting.model.fit import TrainedNetwork
+from stochflow.forecasting.output import interval_levels
 
 MONTHS = 96
 
@@ -55,7 +56,7 @@ def test_paths_are_stretched_around_their_median_by_the_factor_of_their_series(
     asked = {"num_samples": 201}  # odd: the median is one of them
     before = forecaster(calibration_origins=0).fit(frame)
     assert before.stretch == {"a": 1.0, "b": 1.0}
-    monkeypatch.setattr("stochflow.forecasting.forecaster.verdicts", lambda *_: {"b": Verdict(stretch=1.5)})
+    monkeypatch.setattr("stochflow.forecasting.forecaster.calibrate", lambda *_: {"b": Calibration(stretch=1.5)})
     after = forecaster().fit(frame)
     assert after.stretch == {"a": 1.0, "b": 1.5}
     plain, wide = before.predict(3, **asked), after.predict(3, **asked)
@@ -66,8 +67,8 @@ def test_paths_are_stretched_around_their_median_by_the_factor_of_their_series(
         above = old > middle
         np.testing.assert_allclose((new - middle)[above], factor * (old - middle)[above])
         assert (new > 0).all()
-    # judged anew when newer data come; none for a series that cannot be judged
-    monkeypatch.setattr("stochflow.forecasting.forecaster.verdicts", lambda *_: {"b": Verdict(stretch=1.2)})
+    # calibrated anew on newer data; neutral for a series without held-out origins
+    monkeypatch.setattr("stochflow.forecasting.forecaster.calibrate", lambda *_: {"b": Calibration(stretch=1.2)})
     newer = pd.concat([monthly(uid="b"), monthly(uid="c")], ignore_index=True)
     assert after.update(newer).stretch == {"b": 1.2, "c": 1.0}
 
@@ -78,30 +79,29 @@ def test_a_ridge_regression_draws_its_share_of_the_paths_of_a_long_series(monkey
     settings = {"context_min_values": 250, "max_steps": 0, "num_paths": 100}
     drawn = []
     for share in (0.0, 0.3):
-        monkeypatch.setattr(
-            "stochflow.forecasting.forecaster.verdicts", lambda *_, held=share: dict.fromkeys("ab", Verdict(ridge=held))
-        )
+        calibrations = dict.fromkeys("ab", Calibration(ridge_share=share))
+        monkeypatch.setattr("stochflow.forecasting.forecaster.calibrate", lambda *_, found=calibrations: found)
         fitted = small_network(**settings).fit(frame)
         assert fitted.hedge == {"a": share, "b": share}
         drawn.append(fitted.predict(4, num_samples=100)["stochflow"].to_numpy().reshape(2, 100, 4))
     changed = (drawn[0][0] != drawn[1][0]).all(axis=-1)
-    # evenly spread, so that all anchors give as much; the short series has no ridge regression
+    # evenly spaced, so that all members give as much; the short series has no ridge regression
     assert changed.reshape(10, 10).sum(axis=1).tolist() == [3] * 10
     assert (drawn[0][0] == drawn[1][0])[~changed].all()
     assert sorted(map(tuple, drawn[1][1])) != sorted(map(tuple, drawn[1][0]))
 
 
-def test_the_spread_is_judged_at_every_origin_by_what_was_known_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calibration_at_every_origin_uses_only_earlier_values(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def spy(trained: Trained, panel: list[Series], *_: object) -> dict[str, Verdict]:
+    def spy(trained: TrainedNetwork, panel: list[Series], *_: object) -> dict[str, Calibration]:
         seen.append([len(series.y) for series in panel])
-        return {"a": Verdict(stretch=1.0 + len(seen))}
+        return {"a": Calibration(stretch=1.0 + len(seen))}
 
     frame = monthly()
     asked = {"h": 3, "n_windows": 3, "level": [80]}
     bare = forecaster(calibration_origins=0).cross_validation(frame, **asked)
-    monkeypatch.setattr("stochflow.forecasting.forecaster.verdicts", spy)
+    monkeypatch.setattr("stochflow.forecasting.forecaster.calibrate", spy)
     found = forecaster().cross_validation(frame, **asked)
     num = len(frame)
     assert seen == [[num - 5], [num - 4], [num - 3]]
@@ -168,7 +168,7 @@ def test_nothing_can_be_asked_before_fit() -> None:
         lambda: fresh.problems,
         lambda: fresh.gain,
         lambda: fresh.save("x"),
-        lambda: fresh.trust,
+        lambda: fresh.network_weight,
     ):
         with pytest.raises(ConfigError, match="has not been fitted; call fit first"):
             ask()
@@ -341,7 +341,7 @@ def test_a_gap_that_is_open_at_the_cutoff_is_not_closed_with_later_values() -> N
     series = Series("a", y, observed, np.zeros((5, 1)), np.zeros((5, 0)), np.arange(5.0))
     cut = truncated(series, 4, 1)
     assert cut.y.tolist() == [1.0, 2.0, 2.0, 2.0]
-    assert len(cut.outside) == 5
+    assert len(cut.exogenous) == 5
     assert y.tolist() == [1.0, 2.0, 3.0, 4.0, 5.0]
 
 

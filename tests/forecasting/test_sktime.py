@@ -14,8 +14,8 @@ if "CI" not in os.environ:  # there it must be installed
 from sktime.utils.estimator_checks import check_estimator
 
 from stochflow.core.errors import ConfigError, DataError
+from stochflow.forecasting.data.columns import Columns
 from stochflow.forecasting.data.datasets import load_series
-from stochflow.forecasting.data.encoder import Columns
 from stochflow.forecasting.forecaster import StochflowForecaster
 from stochflow.forecasting.sktime import StochflowSktimeForecaster
 
@@ -54,7 +54,7 @@ def test_every_check_of_sktime_passes() -> None:
 def test_the_quantiles_are_those_of_the_forecaster() -> None:
     y, settings = airline(), {"network": "mlp", "num_paths": 200, **ALWAYS_GUIDED}
     native = StochflowForecaster(freq="MS", horizon=12, **settings).fit(load_series("airline"))
-    assert native.trust > 0  # or the network would not be tested
+    assert native.network_weight > 0  # or the network would not be tested
     expected = native.predict(12, quantiles=ALPHA)
     adapter = StochflowSktimeForecaster(network="mlp", num_paths=200, settings=ALWAYS_GUIDED)
     adapter.fit(y, fh=range(1, 13))

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from stochflow.core.errors import DataError
-from stochflow.forecasting.data.encoder import Columns
+from stochflow.forecasting.data.columns import Columns
 from stochflow.forecasting.forecaster import StochflowForecaster
 from stochflow.forecasting.storage import MANIFEST, TENSORS
 
@@ -46,7 +46,11 @@ def test_what_is_loaded_predicts_the_same(network: str, tmp_path: Path) -> None:
     loaded = StochflowForecaster.load(tmp_path / "model")
     before, after = (each.predict(6, level=[80], future_df=future) for each in (forecaster, loaded))
     pd.testing.assert_frame_equal(before, after, check_exact=True)
-    assert (loaded.network, loaded.gain, loaded.trust) == (forecaster.network, forecaster.gain, forecaster.trust)
+    assert (loaded.network, loaded.gain, loaded.network_weight) == (
+        forecaster.network,
+        forecaster.gain,
+        forecaster.network_weight,
+    )
     assert loaded.stretch == forecaster.stretch
     assert forecaster.stretch.keys() == {"a", "b"}
     assert all(factor != 1 for factor in forecaster.stretch.values())

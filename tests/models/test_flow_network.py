@@ -200,7 +200,7 @@ def test_flows_of_whole_rows_are_those_of_one_pass(network: FlowNetwork, tokens:
     assert network.log_flow_of(tokens[:0]).shape == (0,)
 
 
-def test_two_recorders_at_once_do_not_write_over_each_other() -> None:
+def test_two_evaluations_at_once_do_not_write_over_each_other() -> None:
     network, generator = FlowNetwork(4, 5, (1, 2), 16, 2), torch.Generator().manual_seed(3)
     network.initialise(generator)
     with torch.no_grad():
@@ -210,8 +210,8 @@ def test_two_recorders_at_once_do_not_write_over_each_other() -> None:
     alone = [network.evaluated(one).rows().copy(), network.evaluated(other).rows().copy()]
     first, second = network.evaluated(one), network.evaluated(other)  # both stay alive
     assert not np.array_equal(*alone)
-    for recorder, expected in zip((first, second), alone, strict=True):
-        np.testing.assert_array_equal(recorder.rows(), expected)
+    for evaluation, expected in zip((first, second), alone, strict=True):
+        np.testing.assert_array_equal(evaluation.rows(), expected)
 
 
 def test_what_was_computed_for_the_last_batch_leaves_no_trace_in_the_next() -> None:
@@ -223,7 +223,7 @@ def test_what_was_computed_for_the_last_batch_leaves_no_trace_in_the_next() -> N
     np.testing.assert_array_equal(network.evaluated(small).rows(), expected)
 
 
-def test_a_copy_of_a_network_and_one_of_another_precision_have_rooms_of_their_own() -> None:
+def test_a_copy_of_a_network_and_one_of_another_precision_have_buffers_of_their_own() -> None:
     network = FlowNetwork(4, 3, (1,), 8, 1)
     network.initialise(torch.Generator().manual_seed(0))
     tokens = torch.tensor([[0, 1, 2], [3, 3, 3]])

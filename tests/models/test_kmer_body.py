@@ -2,7 +2,6 @@
 
 import itertools
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -177,23 +176,3 @@ def test_initialising_leaves_the_global_random_state_alone() -> None:
     before = torch.get_rng_state()
     body.initialise(torch.Generator().manual_seed(3))
     assert torch.equal(torch.get_rng_state(), before)
-
-
-@pytest.mark.parametrize("kmers", [(1,), (3,), (4, 1, 2)])
-def test_rows_of_letters_known_as_a_number_are_those_of_the_letters(kmers: tuple[int, ...]) -> None:
-    body, columns = make_body(kmers), list(all_sequences().numpy().T)
-    codes = np.zeros_like(columns[0])
-    for position, column in enumerate(columns):
-        codes = codes % NUM_TOKENS ** (max(kmers) - 1) * NUM_TOKENS + column
-        expected = body.last_indices(columns[: position + 1])
-        found = body.indices_of(codes, position, np.array([100]))
-        assert len(found) == len(expected)
-        assert all(np.array_equal(one, other + 100) for one, other in zip(found, expected, strict=True))
-
-
-def test_common_rows_are_those_of_short_kmers() -> None:
-    body = make_body((1, 2, 4))
-    indices = body.kmer_indices(all_sequences()).numpy()  # every k-mer there is
-    assert body.common_rows(2).tolist() == []
-    assert body.common_rows(9).tolist() == sorted(set(indices[..., :2].ravel().tolist()) - {0})
-    assert body.common_rows(10**6).tolist() == list(range(1, body.embedding.num_embeddings))

@@ -146,7 +146,7 @@ def test_a_short_run_with_the_transformer_reaches_a_low_regret(monkeypatch: pyte
             ]
         )
     )
-    assert experiment.truth.judge(experiment.network)["regret"] > 0.2
+    assert experiment.truth.evaluate(experiment.policy)["regret"] > 0.2
     while not experiment.trainer.finished:
         experiment.trainer.train_step()
-    assert experiment.truth.judge(experiment.network)["regret"] < 0.02
+    assert experiment.truth.evaluate(experiment.policy)["regret"] < 0.02

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -12,12 +11,9 @@ from torch import Tensor
 
 from stochflow.config.layers import resolve
 from stochflow.core.logspace import log_marginal, safe_log
-from stochflow.core.random import Generators
 from stochflow.environments.channels import positional, uniform_slip
-from stochflow.environments.rewards import Reward
-from stochflow.models.dynamics.tabular import DynamicsModel, KnownDynamics
+from stochflow.models.dynamics.tabular import DynamicsModel
 from stochflow.models.flow_network import FlowNetwork, Heads
-from stochflow.objectives.base import Learner
 from stochflow.objectives.detailed_balance import DetailedBalance, db_residual
 from stochflow.objectives.divergence import (
     marginal_balance_residual,
@@ -26,9 +22,7 @@ from stochflow.objectives.divergence import (
     trajectory_kl_loss,
 )
 from stochflow.objectives.regression_losses import balance_loss
-from stochflow.objectives.state_flows import terminal_flows
-from stochflow.sampling.replay_buffer import Replay
-from stochflow.sampling.score_memory import ScoreMemory
+from stochflow.objectives.state_flows import Paths, path_flows
 from stochflow.sampling.trajectories import Trajectories
 from stochflow.truth.prefix_tree import (
     attainable_optimum,
@@ -38,6 +32,7 @@ from stochflow.truth.prefix_tree import (
     terminal_log_probs,
     tv_to_target,
 )
+from tests.objectives.stubs import StubNetwork, sequence_learner
 
 NUM_TOKENS, LENGTH = 3, 3
 CHANNEL = positional(
@@ -47,7 +42,6 @@ CHANNEL = positional(
         [[0.4, 0.3, 0.3], [0.25, 0.5, 0.25], [0.1, 0.1, 0.8]],
     ]
 )
-PLAIN_REWARD = Reward(beta=1.0, floor=1e-12, ramp=0.0)
 # every intention at every step of every outcome: [729, 3] each
 EPISODES = torch.tensor(list(itertools.product(range(NUM_TOKENS), repeat=2 * LENGTH)))
 INTENTIONS, OUTCOMES = EPISODES[:, :LENGTH], EPISODES[:, LENGTH:]
@@ -101,33 +95,31 @@ def true_log_dynamics() -> Tensor:
 
 
 def residual_of(heads: Heads, log_reward: Tensor) -> Tensor:
+    everywhere = torch.ones_like(OUTCOMES, dtype=torch.bool)
+    log_flow, log_next_flow = path_flows(heads.log_flow[:, :-1], Paths(INTENTIONS, OUTCOMES, everywhere, log_reward))
     return db_residual(
-        heads.log_flow[:, :-1],
+        log_flow,
         pick(heads.log_policy[:, :-1], INTENTIONS),
         true_log_dynamics(),
-        terminal_flows(heads.log_flow[:, :-1], log_reward),
+        log_next_flow,
         pick(heads.log_backward[:, 1:], INTENTIONS),
     )
 
 
-def make_objective(network: Any, dynamics: Any = None, **settings: Any) -> DetailedBalance:
-    return DetailedBalance(
-        Learner(
-            config=resolve([{"objective": {"kind": "detailed-balance"}}, settings]),
-            network=network,
-            dynamics=dynamics or KnownDynamics(CHANNEL, LENGTH).double(),
-            reward=PLAIN_REWARD,
-            memory=ScoreMemory(NUM_TOKENS, LENGTH),
-            replay=Replay(1000, LENGTH),
-            generators=Generators(0),
-        )
-    )
+def make_objective(network: FlowNetwork, dynamics: DynamicsModel | None = None, **settings: Any) -> DetailedBalance:
+    config = resolve([{"objective": {"kind": "detailed-balance"}}, settings])
+    parts = {} if dynamics is None else {"dynamics": dynamics}
+    return DetailedBalance(sequence_learner(network, CHANNEL, config, **parts))
 
 
-def fixed_network(heads: Heads) -> Any:
+def fixed_network(heads: Heads) -> FlowNetwork:
     """A network that gives these answers whatever it is asked."""
-    body = SimpleNamespace(start=torch.zeros(1))
-    return SimpleNamespace(all_prefixes=lambda tokens: heads, records=False, mask=None, body=body)
+
+    class Fixed(StubNetwork):
+        def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
+            return heads
+
+    return Fixed(NUM_TOKENS, LENGTH)
 
 
 def every_trajectory(log_flow: Tensor, valid: Tensor | None = None) -> Trajectories:
@@ -286,7 +278,7 @@ def test_remembered_batches_follow_the_fresh_one(generator: torch.Generator) -> 
     remembered = every_trajectory(torch.ones(len(OUTCOMES), 1))
     objective.learner.replay.add(remembered)
     fresh = every_trajectory(torch.zeros(len(OUTCOMES), 1))
-    losses = [float(terms["loss"]) for terms in objective.updates(fresh, 0, 0.0)]
+    losses = [terms["loss"].item() for terms in objective.updates(fresh, 0, 0.0)]
     assert len(losses) == 3
     assert losses[0] == pytest.approx(float(objective.terms(fresh, 0)["loss"]))
     assert losses[1] != losses[2]

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from stochflow.config.schema import ObjectiveConfig
+from stochflow.core.logspace import masked_log_softmax
 from stochflow.objectives.entropy import (
     dynamics_loss,
-    entropy_pulls,
+    entropy_gradient,
     entropy_ratio,
     entropy_terms,
     normalised_entropy,
@@ -342,6 +343,32 @@ def test_the_penaltys_gradient_agrees_with_finite_differences(generator: torch.G
     )
 
 
+def test_entropy_is_relative_to_the_number_of_possible_actions(generator: torch.Generator) -> None:
+    choices = torch.tensor([[1, 2], [3, 2], [3, 1]])
+    possible = torch.arange(3) < choices.unsqueeze(-1)
+    uniform = masked_log_softmax(torch.zeros(3, 2, 3, dtype=torch.float64), possible)
+    torch.testing.assert_close(normalised_entropy(uniform, choices), (choices > 1).double(), atol=1e-12, rtol=0)
+    logits = torch.randn(3, 2, 3, dtype=torch.float64, generator=generator).requires_grad_()
+    everything = torch.full_like(choices, 3)
+    log_policy = torch.log_softmax(logits, dim=-1)
+    torch.testing.assert_close(normalised_entropy(log_policy, everything), normalised_entropy(log_policy))
+    weights = torch.rand(3, 2, dtype=torch.float64, generator=generator)
+    config = settings(lambda_dynamics=0.7, gammas=[0.25, 0.75])
+
+    def penalty(logits: Tensor) -> Tensor:
+        return entropy_terms(masked_log_softmax(logits, possible), weights, config, 0.3, choices).penalty
+
+    assert torch.autograd.gradcheck(penalty, (logits,))
+
+
+def test_depths_without_weight_are_left_out_of_the_ratio(generator: torch.Generator) -> None:
+    log_policy = random_log_policy(generator, 5, 4, 3)
+    weights = torch.ones(5, 4)
+    weights[:, 2:] = 0.0
+    longer, shorter = (entropy_terms(log_policy[:, :num], weights[:, :num], settings(), 0.0) for num in (4, 2))
+    torch.testing.assert_close(longer, shorter)
+
+
 @pytest.mark.parametrize("scale", [0.0, 1e4, -1e4])
 def test_penalty_and_gradient_are_finite_at_extreme_logits(scale: float) -> None:
     logits = torch.tensor([[scale, 0.0, 0.0], [scale, 0.0, -scale], [0.0, 0.0, 0.0]]).unsqueeze(1).requires_grad_()
@@ -352,7 +379,7 @@ def test_penalty_and_gradient_are_finite_at_extreme_logits(scale: float) -> None
     assert bool(torch.isfinite(logits.grad).all())
 
 
-# -- the same with a gradient that is written out
+# -- the same with a closed-form gradient
 
 EXTREMES = pytest.mark.parametrize(
     "openness",
@@ -369,35 +396,34 @@ EXTREMES = pytest.mark.parametrize(
 @EXTREMES
 @pytest.mark.parametrize("size", [1, 2, 13])
 @pytest.mark.parametrize("quantile", [0.6, 0.75, 1.0])
-def test_a_written_gradient_is_that_of_autograd(
+def test_a_closed_form_gradient_is_that_of_autograd(
     openness: Any, size: int, quantile: float, generator: torch.Generator
 ) -> None:
     config = settings(
         lambda_ratio=0.7, lambda_dynamics=1.3, gammas=[0.3, 0.5, 0.95], quantile=quantile, lambda_schedule="linear"
     )
-    entropies = openness((2, size, 4), generator)
+    entropies = openness((size, 4), generator)
     with np.errstate(all="raise"):
-        written = entropy_pulls(entropies.numpy(), config, 0.25)
-    assert written.pull is not None
-    for run, each in enumerate(entropies):
-        values = each.clone().requires_grad_()
-        weights = torch.ones_like(values)
-        high, low = weighted_quantiles(values, weights, (config.quantile, 1.0 - config.quantile))
-        gammas = double(*config.gammas)
-        ratios = entropy_ratio(high, low, gammas)
-        dynamics = dynamics_loss(values, weights / weights.sum(), ratios, gammas)
-        penalty = 0.75 * (1.3 * dynamics - 0.7 * ratios.log().mean())
-        penalty.backward()
-        assert written.log_ratio[run] == pytest.approx(float(ratios.detach().log().mean()), abs=1e-12)
-        assert written.dynamics[run] == pytest.approx(float(dynamics.detach()), abs=1e-12)
-        assert written.penalty[run] == pytest.approx(float(penalty.detach()), abs=1e-12)
-        assert values.grad is not None
-        # which of equal entropies has the quantile's gradient is open, so depths are compared by their sums
-        totals = torch.from_numpy(written.pull[run]).sum(dim=0)
-        torch.testing.assert_close(totals, values.grad.sum(dim=0), atol=1e-9, rtol=1e-9)
-        if len(each.unique()) == each.numel():
-            torch.testing.assert_close(torch.from_numpy(written.pull[run]), values.grad, atol=1e-9, rtol=1e-9)
+        closed = entropy_gradient(entropies.numpy(), config, 0.25)
+    assert closed.gradient is not None
+    values = entropies.clone().requires_grad_()
+    weights = torch.ones_like(values)
+    high, low = weighted_quantiles(values, weights, (config.quantile, 1.0 - config.quantile))
+    gammas = double(*config.gammas)
+    ratios = entropy_ratio(high, low, gammas)
+    dynamics = dynamics_loss(values, weights / weights.sum(), ratios, gammas)
+    penalty = 0.75 * (1.3 * dynamics - 0.7 * ratios.log().mean())
+    penalty.backward()
+    assert closed.log_ratio == pytest.approx(float(ratios.detach().log().mean()), abs=1e-12)
+    assert closed.dynamics == pytest.approx(float(dynamics.detach()), abs=1e-12)
+    assert closed.penalty == pytest.approx(float(penalty.detach()), abs=1e-12)
+    assert values.grad is not None
+    # which of equal entropies has the quantile's gradient is open, so depths are compared by their sums
+    found = torch.from_numpy(closed.gradient)
+    torch.testing.assert_close(found.sum(dim=0), values.grad.sum(dim=0), atol=1e-9, rtol=1e-9)
+    if len(entropies.unique()) == entropies.numel():
+        torch.testing.assert_close(found, values.grad, atol=1e-9, rtol=1e-9)
 
 
-def test_a_written_gradient_is_left_out_where_nothing_weighs() -> None:
-    assert entropy_pulls(np.full((1, 3, 2), 0.5), settings(lambda_ratio=0.0, lambda_dynamics=0.0), 0.0).pull is None
+def test_a_closed_form_gradient_is_left_out_where_nothing_weighs() -> None:
+    assert entropy_gradient(np.full((3, 2), 0.5), settings(lambda_ratio=0.0, lambda_dynamics=0.0), 0.0).gradient is None

@@ -1,4 +1,4 @@
-"""Gradients of whole paths that are written out equal those that autograd finds."""
+"""Closed-form gradients of losses over whole paths equal those that autograd finds."""
 
 from dataclasses import replace
 from typing import Any
@@ -10,8 +10,9 @@ from torch import Tensor
 
 from stochflow.experiments.build import build
 from stochflow.experiments.launch import resolve_config
-from stochflow.models.engine.prefix_evaluation import WrittenLoss
+from stochflow.models.evaluation import AlongPaths, ClosedFormLoss
 from stochflow.objectives.base import Terms
+from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import log_softmax
 from stochflow.sampling.trajectories import Trajectories
 from stochflow.training.trainer import Trainer
@@ -45,7 +46,7 @@ def found(made: Trainer, batch: Trajectories) -> tuple[Terms, list[Tensor]]:
     for weight in weights:
         weight.grad = None
     loss = terms["loss"]
-    assert isinstance(loss, Tensor | WrittenLoss)
+    assert isinstance(loss, Tensor | ClosedFormLoss)
     loss.backward()
     return terms, [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
 
@@ -65,20 +66,27 @@ CASES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("remembered", [False, True])
+@pytest.mark.parametrize(("remembered", "engine"), [(False, True), (True, True), (False, False)])
 @pytest.mark.parametrize(("method", "settings"), CASES)
-def test_a_written_gradient_is_that_of_autograd(method: str, settings: dict[str, Any], remembered: bool) -> None:
+def test_a_closed_form_is_the_gradient_of_autograd(
+    method: str, settings: dict[str, Any], remembered: bool, engine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = trainer(method, settings)
     fresh = made.collect()
-    assert fresh.recorder is not None
-    written, gradients = found(made, replace(fresh, recorder=None) if remembered else fresh)
-    assert isinstance(written["loss"], WrittenLoss)
-    made.learner.network.fused = False
-    expected, by_autograd = found(made, replace(fresh, recorder=None))
+    if remembered:
+        made.learner.network.evaluate(AlongPaths(fresh.outcomes, fresh.valid))  # what sampling has kept is used up
+    closed, gradients = found(made, fresh)
+    assert isinstance(closed["loss"], ClosedFormLoss)
+    if not engine:
+        made.learner.network.fused = False
+        closed, gradients = found(made, fresh)
+        assert isinstance(closed["loss"], ClosedFormLoss)
+    monkeypatch.setattr(SequenceLearner, "is_full", lambda *_: False)
+    expected, by_autograd = found(made, fresh)
     assert isinstance(expected["loss"], Tensor)
-    assert list(written) == list(expected)
+    assert list(closed) == list(expected)
     for name, term in expected.items():
-        assert float(written[name]) == pytest.approx(float(torch.as_tensor(term).detach()), abs=1e-6, rel=1e-6), name
+        assert float(closed[name]) == pytest.approx(float(torch.as_tensor(term).detach()), abs=1e-6, rel=1e-6), name
     assert sum(float(gradient.abs().sum()) for gradient in by_autograd) > 1.0
     for one, other in zip(gradients, by_autograd, strict=True):
         torch.testing.assert_close(one, other, atol=1e-7, rtol=1e-6)
@@ -91,7 +99,7 @@ def test_a_written_gradient_is_that_of_autograd(method: str, settings: dict[str,
         ("sgfn-db", {"objective": {"backward": "posterior"}}),
     ],
 )
-def test_what_is_not_written_out_is_left_to_autograd(method: str, settings: dict[str, Any]) -> None:
+def test_what_has_no_closed_form_is_left_to_autograd(method: str, settings: dict[str, Any]) -> None:
     made = trainer(method, settings)
     (terms,) = made.objective.updates(made.collect(), 3, 0.5)
     assert isinstance(terms["loss"], Tensor)

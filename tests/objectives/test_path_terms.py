@@ -17,23 +17,23 @@ from stochflow.config.methods import METHODS, method_settings
 from stochflow.core.logspace import log_marginal
 from stochflow.core.random import Generators
 from stochflow.environments.channels import Channel, confusion, noiseless, uniform_slip
-from stochflow.environments.rewards import Reward
 from stochflow.experiments.build import make_objective
 from stochflow.experiments.launch import resolve_config
-from stochflow.models.dynamics.tabular import DynamicsModel, KnownDynamics
+from stochflow.models.dynamics.tabular import DynamicsModel
 from stochflow.models.flow_network import FlowNetwork, Heads
-from stochflow.objectives.base import Learner, Objective
-from stochflow.objectives.path_terms import log_posterior, observed_paths, path_steps
+from stochflow.objectives.base import Objective
+from stochflow.objectives.learners import SequenceLearner
+from stochflow.objectives.path_terms import log_posterior, path_steps
 from stochflow.sampling.replay_buffer import Replay
-from stochflow.sampling.score_memory import ScoreMemory
 from stochflow.sampling.trajectories import Trajectories
+from stochflow.training.dynamics_fitter import GradientFitter
 from stochflow.training.trainer import Trainer
 from stochflow.truth.fixed_points import blind_balance, expected_balance
 from stochflow.truth.prefix_tree import infeasible_share, policy_log_marginals, terminal_log_probs, tv_to_target
+from tests.objectives.stubs import StubNetwork, sequence_learner
 
 K, LENGTH = 2, 3
 NUM_STATES = 2 ** (LENGTH + 1) - 1
-PLAIN_REWARD = Reward(beta=1.0, floor=1e-12, ramp=0.0)
 # shares between 1/3 and 2/3 everywhere, above the floor of 1/4 that a slip of 1/2 sets
 SCORES = torch.tensor([1.0, 2.0, 1.5, 1.0, 2.5, 1.5, 1.0, 2.0], dtype=torch.float64)
 LOG_REWARD = SCORES.log()
@@ -41,23 +41,19 @@ SLIP = uniform_slip(K, 0.5)
 BALANCE_METHODS = [name for name, method in METHODS.items() if method.objective.has_residuals]
 
 
-class TabularNetwork(nn.Module):
+class TabularNetwork(StubNetwork):
     """A flow network that generalises nothing: one row of parameters per prefix, shortest first."""
 
-    records = False
-
     def __init__(self) -> None:
-        super().__init__()
-        self.num_tokens, self.length, self.mask = K, LENGTH, None
-        self.body = SimpleNamespace(start=torch.zeros(1))
+        super().__init__(K, LENGTH)
         self.logits, self.back_logits = (nn.Parameter(torch.zeros(NUM_STATES, K).double()) for _ in range(2))
         self.log_flow = nn.Parameter(torch.zeros(NUM_STATES).double())
 
-    def all_prefixes(self, tokens: Tensor) -> Heads:
+    def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
         rows = [torch.zeros(len(tokens), dtype=torch.int64)]
         for column in tokens.T:
             rows.append(K * rows[-1] + 1 + column)  # the tree as a heap
-        return self._heads(torch.stack(rows, dim=1))
+        return self._at(torch.stack(rows, dim=1))
 
     @torch.no_grad()
     def child_log_flows(self, tokens: Tensor) -> Tensor:
@@ -70,7 +66,7 @@ class TabularNetwork(nn.Module):
         log_policy = torch.log_softmax(self.logits.detach(), dim=-1)
         return [log_policy[2**depth - 1 : 2 ** (depth + 1) - 1] for depth in range(LENGTH)]
 
-    def _heads(self, rows: Tensor) -> Heads:
+    def _at(self, rows: Tensor) -> Heads:
         return Heads(
             torch.log_softmax(self.logits[rows], dim=-1),
             torch.log_softmax(self.back_logits[rows], dim=-1),
@@ -78,16 +74,11 @@ class TabularNetwork(nn.Module):
         )
 
 
-def make_learner(network: Any, channel: Channel, dynamics: Any = None, **objective: Any) -> Learner:
-    return Learner(
-        config=resolve_config([{"objective": objective}]),
-        network=network,
-        dynamics=dynamics or KnownDynamics(channel, LENGTH).double(),
-        reward=PLAIN_REWARD,
-        memory=ScoreMemory(K, LENGTH),
-        replay=Replay(1000, LENGTH),
-        generators=Generators(0),
-    )
+def make_learner(
+    network: FlowNetwork, channel: Channel, dynamics: DynamicsModel | None = None, **objective: Any
+) -> SequenceLearner:
+    parts = {} if dynamics is None else {"dynamics": dynamics}
+    return sequence_learner(network, channel, resolve_config([{"objective": objective}]), SCORES, **parts)
 
 
 def score(outcomes: Tensor) -> Tensor:
@@ -167,8 +158,10 @@ def test_a_blind_balance_leaves_out_paths_that_nobody_may_intend(network: FlowNe
     learner = make_learner(network, SLIP, kind="trajectory-balance", path="realised")
     allowed = torch.ones(2, LENGTH + 1, K, dtype=torch.bool)
     allowed[0, 1, 1] = False  # the first path has an outcome there that no policy could have meant
-    network.mask = SimpleNamespace(all_prefixes=lambda tokens: allowed)
-    assert observed_paths(learner, batch, 0).valid.tolist() == [[False] * LENGTH, [True] * LENGTH]
+    network.mask = SimpleNamespace(all_prefixes=lambda tokens: allowed[:, : tokens.shape[1] + 1])
+    valid = path_steps(learner, batch, 0).valid
+    assert valid is not None
+    assert valid.tolist() == [[False] * LENGTH, [True] * LENGTH]
 
 
 @pytest.mark.parametrize("intention", range(K))
@@ -329,16 +322,15 @@ def test_a_short_training_leads_to_the_exact_solution_of_its_condition(method: s
     generators = Generators(config.seed)
     network = FlowNetwork(K, LENGTH, (1, 2, 3), 32, 1)
     network.initialise(generators["init"])
-    learner = Learner(
-        config=config,
-        network=network,
-        dynamics=DynamicsModel(K, LENGTH, "intention"),
-        reward=PLAIN_REWARD,
-        memory=ScoreMemory(K, LENGTH),
-        replay=Replay(config.optimiser.replay_size, LENGTH),
-        generators=generators,
-    )
-    trainer = Trainer(learner, make_objective(learner), SLIP, score)
+    parts = {
+        "dynamics": DynamicsModel(K, LENGTH, "intention"),
+        "replay": Replay(config.optimiser.replay_size, LENGTH),
+        "generators": generators,
+    }
+    learner = sequence_learner(network, SLIP, config, SCORES, **parts)
+    objective = make_objective(learner)
+    fitter = GradientFitter(learner, config.dynamics, idle=not objective.reads_dynamics)
+    trainer = Trainer(learner, objective, fitter)
     while not trainer.finished:
         trainer.train_step()
     log_probs = terminal_log_probs(policy_log_marginals(network.tree_log_policies(), SLIP))

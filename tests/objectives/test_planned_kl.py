@@ -14,7 +14,7 @@ from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.experiments.build import build
 from stochflow.experiments.experiment import Experiment
-from stochflow.models.engine.prefix_evaluation import WrittenLoss
+from stochflow.models.evaluation import ClosedFormLoss
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.prefix_sampler import NetworkSampler
 from stochflow.objectives.entropy import entropy_terms
@@ -67,7 +67,7 @@ def tiny_experiment(**changes: Any) -> tuple[Experiment, PlannedKL]:
 
 
 def pay(experiment: Experiment, tokens: Tensor) -> None:
-    experiment.trainer.learner.memory.pay(tokens, experiment.task.score)
+    experiment.trainer.learner.memory.pay(tokens, experiment.environment.task.score)
 
 
 def scramble(network: FlowNetwork) -> None:
@@ -247,7 +247,7 @@ def test_a_table_per_state_and_a_table_per_depth_give_the_same_loss_and_gradient
     pay(experiment, torch.tensor([[0, 1, 2], [0, 1, 0], [2, 2, 2], [1, 0, 0]]))
     objective.replan(step=0)
     results = []
-    network.fused = False  # so that the loss is left to autograd
+    monkeypatch.setattr(PlannedKL, "_closed_form_terms", PlannedKL._autograd_terms)
     for limit in (2**20, 0):
         monkeypatch.setattr("stochflow.objectives.planned_kl._MAX_ENTRIES", limit)
         network.zero_grad()
@@ -262,7 +262,9 @@ def test_a_table_per_state_and_a_table_per_depth_give_the_same_loss_and_gradient
 
 @pytest.mark.parametrize("lambdas", [(0.0, 0.0), (0.3, 0.2)])
 @pytest.mark.parametrize("num_sequences", [4, 200])  # a few rows, and more than a softmax goes through one by one
-def test_the_gradient_that_is_written_out_is_that_of_autograd(num_sequences: int, lambdas: tuple[float, float]) -> None:
+def test_the_closed_form_is_the_gradient_of_autograd(
+    num_sequences: int, lambdas: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ratio, dynamics = lambdas
     experiment, objective = tiny_experiment(
         task="tfbind8",
@@ -279,19 +281,22 @@ def test_the_gradient_that_is_written_out_is_that_of_autograd(num_sequences: int
     pay(experiment, torch.randint(4, (num_sequences, 8), generator=generator))
     objective.replan(step=0)
     results = []
-    for fused in (True, False):
+    for closed, fused in ((True, True), (True, False), (False, True)):
         network.fused = fused
+        if not closed:
+            monkeypatch.setattr(PlannedKL, "_closed_form_terms", PlannedKL._autograd_terms)
         objective.learner.generators["replay"].manual_seed(3)
         network.zero_grad()
         terms = objective.terms(progress=0.3)
         loss = terms["loss"]
-        assert isinstance(loss, WrittenLoss if fused else Tensor)
+        assert isinstance(loss, ClosedFormLoss if closed else Tensor)
         loss.backward()
         gradients = {name: weight.grad for name, weight in network.named_parameters() if "backward" not in name}
         results.append((require_finite(terms), gradients))
-    assert results[0][0] == pytest.approx(results[1][0], rel=1e-5)
-    torch.testing.assert_close(results[0][1], results[1][1], atol=1e-7, rtol=1e-5)
-    assert all(gradient is not None and bool(gradient.any()) for gradient in results[1][1].values())
+    for figures, gradients in results[:2]:
+        assert figures == pytest.approx(results[2][0], rel=1e-5)
+        torch.testing.assert_close(gradients, results[2][1], atol=1e-7, rtol=1e-5)
+    assert all(gradient is not None and bool(gradient.any()) for gradient in results[2][1].values())
 
 
 def test_states_that_are_drawn_several_times_count_as_often(generator: torch.Generator) -> None:
@@ -355,7 +360,7 @@ def test_terms_need_a_plan() -> None:
 
 def test_learning_never_asks_the_oracle() -> None:
     experiment, objective = tiny_experiment()
-    task, trainer = experiment.task, experiment.trainer
+    task, trainer = experiment.environment.task, experiment.trainer
     assert isinstance(task, Tiny)
     for _ in range(2):
         fresh = trainer.collect()
@@ -384,7 +389,7 @@ def test_it_plans_again_when_the_memory_has_grown_or_time_has_passed() -> None:
     assert plans[2] is not plans[1]
     plan_at(0.2)
     assert plans[3] is plans[2]
-    pay(experiment, experiment.task.all_sequences)
+    pay(experiment, experiment.environment.task.all_sequences)
     plan_at(0.2)
     assert plans[4] is not plans[3]
 
@@ -392,10 +397,10 @@ def test_it_plans_again_when_the_memory_has_grown_or_time_has_passed() -> None:
 def test_the_tiny_task_is_solved() -> None:
     experiment, objective = tiny_experiment()
     assert experiment.truth is not None
-    assert experiment.truth.judge(experiment.network)["regret"] > 0.5
+    assert experiment.truth.evaluate(experiment.policy)["regret"] > 0.5
     while not experiment.trainer.finished:
         experiment.trainer.train_step()
-    assert -1e-6 < experiment.truth.judge(experiment.network)["regret"] < 0.01
+    assert -1e-6 < experiment.truth.evaluate(experiment.policy)["regret"] < 0.01
     assert objective.log_z() == pytest.approx(experiment.truth.attainable.value, abs=0.02)
 
 

@@ -4,35 +4,46 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 
 from stochflow.config.layers import resolve
-from stochflow.core.random import Generators
 from stochflow.environments.channels import uniform_slip
 from stochflow.environments.rewards import Reward
-from stochflow.models.dynamics.tabular import KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.objectives.base import Learner
-from stochflow.objectives.state_flows import child_flows, terminal_flows
-from stochflow.sampling.replay_buffer import Replay
-from stochflow.sampling.score_memory import ScoreMemory
+from stochflow.objectives.learners import SequenceLearner
+from stochflow.objectives.state_flows import Paths, path_flows
+from stochflow.sampling.trajectories import Trajectories
+from tests.objectives.stubs import sequence_learner
 
 
-def make_learner(network: FlowNetwork) -> Learner:
-    return Learner(
-        config=resolve([{}]),
-        network=network,
-        dynamics=KnownDynamics(uniform_slip(3, 0.5), 4),
-        reward=Reward(beta=3.0, floor=1e-6, ramp=10.0),
-        memory=ScoreMemory(3, 4),
-        replay=Replay(8, 4),
-        generators=Generators(0),
-    )
+def make_learner(network: FlowNetwork) -> SequenceLearner:
+    reward = Reward(beta=3.0, floor=1e-6, ramp=10.0)
+    return sequence_learner(network, uniform_slip(3, 0.5), resolve([{}]), reward=reward)
 
 
-def test_terminal_flows_put_the_reward_at_the_end() -> None:
-    log_flow = torch.tensor([[9.0, 1.0, 2.0], [9.0, 3.0, 4.0]])
-    flows = terminal_flows(log_flow, torch.tensor([-1.0, -2.0], dtype=torch.float64))
-    assert torch.equal(flows, torch.tensor([[1.0, 2.0, -1.0], [3.0, 4.0, -2.0]]))
+def trajectories(outcomes: Tensor) -> Trajectories:
+    valid = torch.ones_like(outcomes, dtype=torch.bool)
+    return Trajectories(outcomes, outcomes, valid, torch.ones(len(outcomes)).double(), torch.zeros(outcomes.shape))
+
+
+def flows_of(log_flow: Tensor, valid: Tensor) -> tuple[Tensor, Tensor]:
+    nothing = torch.zeros(valid.shape, dtype=torch.int64)
+    return path_flows(log_flow, Paths(nothing, nothing, valid, torch.tensor([-1.0, -2.0], dtype=torch.float64)))
+
+
+def test_the_reward_is_the_flow_at_the_end() -> None:
+    given = torch.tensor([[9.0, 1.0, 2.0], [9.0, 3.0, 4.0]])
+    log_flow, log_next_flow = flows_of(given, torch.ones(2, 3, dtype=torch.bool))
+    assert torch.equal(log_flow, given)
+    assert torch.equal(log_next_flow, torch.tensor([[1.0, 2.0, -1.0], [3.0, 4.0, -2.0]]))
+
+
+def test_an_episode_that_ends_early_has_its_reward_from_there_on() -> None:
+    given = torch.tensor([[9.0, torch.nan, torch.nan], [9.0, 3.0, torch.nan]])
+    valid = torch.tensor([[True, False, False], [False, True, False]])  # and one that begins late
+    log_flow, log_next_flow = flows_of(given, valid)
+    assert torch.equal(log_flow, torch.tensor([[9.0, -1.0, -1.0], [9.0, 3.0, -2.0]]))
+    assert torch.equal(log_next_flow, torch.tensor([[-1.0, -1.0, -1.0], [3.0, -2.0, -2.0]]))
 
 
 @pytest.fixture
@@ -54,7 +65,7 @@ def flow_alone(network: FlowNetwork, prefix: list[int]) -> float:
 def test_child_flows_equal_each_child_alone(network: FlowNetwork, generator: torch.Generator) -> None:
     outcomes = torch.randint(3, (5, 4), generator=generator)
     before = outcomes.clone()
-    flows = child_flows(make_learner(network), outcomes, 0)
+    flows = make_learner(network).child_flows(trajectories(outcomes), 0)
     assert torch.equal(outcomes, before)
     assert not flows.requires_grad  # targets, which must not be pulled towards what they judge
     expected = [
@@ -67,7 +78,7 @@ def test_child_flows_equal_each_child_alone(network: FlowNetwork, generator: tor
 def test_paid_leaves_count_their_reward_and_unpaid_ones_the_network(network: FlowNetwork) -> None:
     learner = make_learner(network)
     learner.memory.pay(torch.tensor([[0, 1, 2, 1], [2, 2, 2, 2]]), lambda tokens: tokens.double()[:, 0] + 0.5)
-    flows = child_flows(learner, torch.tensor([[0, 1, 2, 0]]), step=10)
+    flows = learner.child_flows(trajectories(torch.tensor([[0, 1, 2, 0]])), step=10)
     beta = 2.0  # halfway up the ramp
     assert flows[0, 3, 1].item() == pytest.approx(beta * math.log(0.5), abs=1e-6)
     for token in (0, 2):

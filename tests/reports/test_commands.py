@@ -156,3 +156,24 @@ def test_a_single_slip_in_a_list_is_not_mistaken_for_a_slip_everywhere() -> None
     config = config_of("sgfn-db", {"channel": {"kind": "positional", "noise": [0.2]}})
     noise = noise_flag(config.channel)
     assert noise is None or parse_noise(noise) == {"kind": "positional", "noise": [0.2]}
+
+
+def test_the_command_of_pretraining_resolves_to_its_config(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = {"tasks": ["tfbind8", "tfbind8:ARX"], "support_size": 32}
+    layer = {"task": "pretraining", "pretraining": settings, "channel": {"noise": 0.1}, "budget": {"steps": 7}}
+    config = config_of("conditional-kl", layer)
+    command = train_command(config, "runs/x")
+    assert command.startswith("stochflow pretrain --tasks tfbind8,tfbind8:ARX --noise 0.1 --seed 0 --steps 7")
+    assert command.count("--set") == 1
+    assert resolved_by_the_command_line(command, monkeypatch) == config
+
+
+def test_the_command_of_a_fine_tuned_run_names_its_sampler_and_support() -> None:
+    settings = {"tasks": ["tfbind8"], "source": "runs/many", "support": 256, "context_width": 8}
+    config = config_of("sgfn-kl", {"task": "tfbind8:ARX", "pretraining": settings, "model": {"width": 16}})
+    command = train_command(config, "runs/x")
+    assert command.startswith(
+        "stochflow train tfbind8:ARX --method sgfn-kl --from runs/many --support 256 --noise 0.25"
+    )
+    assert "--set" not in command

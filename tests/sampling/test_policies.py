@@ -8,13 +8,15 @@ from torch import Tensor
 
 from stochflow.environments import channels
 from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.evaluation.samples import draw, dynamics_metrics
 from stochflow.models.dynamics.tabular import KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.sampling.policies import NetworkPolicy, OpenLoopPolicy
+from stochflow.sampling.policies import NetworkPolicy, OpenLoopPolicy, policy_of
+from stochflow.sampling.rollout import Walk
 from stochflow.truth.prefix_tree import kl_to_target
-from stochflow.truth.truth import Truth
+from stochflow.truth.truth import SequenceTruth
 
 SKEWED = torch.tensor([[0.8, 0.15, 0.05], [0.3, 0.6, 0.1], [0.0, 0.2, 0.8]], dtype=torch.float64)
 CHANNELS = {
@@ -42,6 +44,14 @@ class Sums(Task):
         return tokens.sum(dim=-1).double() + 1.0
 
 
+ENVIRONMENTS = {name: SequenceEnvironment(Sums(), channel) for name, channel in CHANNELS.items()}
+
+
+def walk_to(outcomes: Tensor) -> Walk:
+    """Episodes that brought these sequences."""
+    return Walk(outcomes, outcomes, torch.ones_like(outcomes, dtype=torch.bool), torch.zeros(outcomes.shape))
+
+
 def by_definition(name: str) -> Tensor:
     """P(x) = mean over the list of Π_t P_t(x_t|y_t), [27]."""
     channel = CHANNELS[name]
@@ -53,16 +63,17 @@ def by_definition(name: str) -> Tensor:
 @pytest.mark.parametrize("name", CHANNELS)
 def test_the_distribution_of_a_list_is_pushed_through_the_channel(name: str) -> None:
     policy, expected = OpenLoopPolicy(KEPT, 3), by_definition(name)
-    found = policy.terminal_log_probs(CHANNELS[name])
+    found = policy.terminal_log_probs(ENVIRONMENTS[name])
     torch.testing.assert_close(found.exp(), expected, atol=1e-15, rtol=1e-12)
     reachable = expected > 0
-    torch.testing.assert_close(policy.log_probs(WORDS[reachable], CHANNELS[name]), expected[reachable].log())
+    found = policy.log_probs(walk_to(WORDS[reachable]), ENVIRONMENTS[name])
+    torch.testing.assert_close(found, expected[reachable].log())
 
 
 @pytest.mark.parametrize("name", CHANNELS)
 def test_a_list_is_drawn_as_its_exact_distribution_says(name: str, generator: torch.Generator) -> None:
     num = 20_000
-    sampled = draw(OpenLoopPolicy(KEPT, 3), Sums(), CHANNELS[name], num, generator)
+    sampled = draw(OpenLoopPolicy(KEPT, 3), ENVIRONMENTS[name], num, generator)
     codes = (sampled.walk.outcomes * torch.tensor([9, 3, 1])).sum(dim=-1)
     probs = by_definition(name)
     five_sigma = 5.0 * (probs * (1.0 - probs) / num).sqrt()
@@ -71,17 +82,17 @@ def test_a_list_is_drawn_as_its_exact_distribution_says(name: str, generator: to
 
 
 def test_a_list_is_intended_to_the_end_whatever_comes(generator: torch.Generator) -> None:
-    walk = draw(OpenLoopPolicy(KEPT, 3), Sums(), CHANNELS["slip"], 500, generator).walk
+    walk = draw(OpenLoopPolicy(KEPT, 3), ENVIRONMENTS["slip"], 500, generator).walk
     assert {tuple(row) for row in walk.intentions.tolist()} == {tuple(row) for row in KEPT.tolist()}
     assert not torch.equal(walk.intentions, walk.outcomes)
-    intended = OpenLoopPolicy(KEPT, 3).intended(walk)
-    assert torch.equal(intended.argmax(dim=-1), walk.intentions)
-    assert torch.equal(intended.sum(dim=-1), torch.ones(500, 3, dtype=torch.float64))
+    visits = OpenLoopPolicy(KEPT, 3).visits(walk, ENVIRONMENTS["slip"])
+    assert torch.equal(visits.argmax(dim=-1), walk.intentions)
+    torch.testing.assert_close(visits.sum(dim=-1), torch.full((500, 3), 1 / 1500, dtype=torch.float64))
 
 
 def test_one_design_without_noise_has_a_finite_divergence() -> None:
-    truth = Truth(Sums(), CHANNELS["none"], REWARD)
-    verdict = truth.judge(OpenLoopPolicy(torch.tensor([[2, 2, 2]]), 3))
+    truth = SequenceTruth(ENVIRONMENTS["none"], REWARD)
+    verdict = truth.evaluate(OpenLoopPolicy(torch.tensor([[2, 2, 2]]), 3))
     assert verdict["kl"] == pytest.approx(truth.attainable.log_z - 2.0 * math.log(7.0))
     assert verdict["mean_score"] == pytest.approx(7.0)
 
@@ -90,7 +101,7 @@ def test_a_list_of_long_sequences_can_be_drawn_and_weighed(generator: torch.Gene
     task = Sums(40)
     assert not task.enumerable
     kept = torch.randint(3, (7, 40), generator=generator)
-    sampled = draw(OpenLoopPolicy(kept, 3), task, CHANNELS["slip"], 30, generator)
+    sampled = draw(OpenLoopPolicy(kept, 3), SequenceEnvironment(task, CHANNELS["slip"]), 30, generator)
     matrix = CHANNELS["slip"].matrix(0)
     for outcomes, log_prob in zip(sampled.walk.outcomes, sampled.log_probs, strict=True):
         expected = (matrix[kept, outcomes].log().sum(dim=-1)).logsumexp(dim=0) - math.log(7)
@@ -99,27 +110,31 @@ def test_a_list_of_long_sequences_can_be_drawn_and_weighed(generator: torch.Gene
 
 def test_many_designs_are_weighed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = OpenLoopPolicy(KEPT, 3)
-    whole = policy.log_probs(WORDS, CHANNELS["slip"])
+    whole = policy.log_probs(walk_to(WORDS), ENVIRONMENTS["slip"])
     monkeypatch.setattr("stochflow.sampling.policies._BLOCK", 10)
-    torch.testing.assert_close(policy.log_probs(WORDS, CHANNELS["slip"]), whole)
+    torch.testing.assert_close(policy.log_probs(walk_to(WORDS), ENVIRONMENTS["slip"]), whole)
 
 
-def test_a_network_and_its_policy_are_judged_alike(generator: torch.Generator) -> None:
+def test_the_policy_of_a_network_is_evaluated_by_its_exact_distribution(generator: torch.Generator) -> None:
     network = FlowNetwork(3, 3, (1, 2), 16, 1)
     network.initialise(generator)
     with torch.no_grad():
         network.policy_head.weight.normal_(generator=generator)
-    truth, policy = Truth(Sums(), CHANNELS["positional"], REWARD), NetworkPolicy(network)
-    assert truth.judge(policy) == truth.judge(network)
-    log_probs = policy.terminal_log_probs(CHANNELS["positional"])
-    torch.testing.assert_close(policy.log_probs(WORDS, CHANNELS["positional"]), log_probs, atol=1e-5, rtol=0)
-    assert kl_to_target(log_probs, truth.log_rewards) == truth.judge(network)["kl"]
+    environment, policy = ENVIRONMENTS["positional"], policy_of(network)
+    assert isinstance(policy, NetworkPolicy)
+    truth = SequenceTruth(environment, REWARD)
+    log_probs = policy.terminal_log_probs(environment)
+    torch.testing.assert_close(policy.log_probs(walk_to(WORDS), environment), log_probs, atol=1e-5, rtol=0)
+    assert kl_to_target(log_probs, truth.log_rewards) == truth.evaluate(policy)["kl"]
+    with torch.no_grad():
+        log_policy = network.all_prefixes(WORDS).log_policy[:, :-1].double()
+    torch.testing.assert_close(policy.visits(walk_to(WORDS), environment), log_policy.exp() / WORDS.numel())
 
 
 def test_the_true_channel_is_at_the_floor_for_a_list_too(generator: torch.Generator) -> None:
-    channel, policy = CHANNELS["positional"], OpenLoopPolicy(KEPT, 3)
-    walk = draw(policy, Sums(), channel, 400, generator).walk
-    found = dynamics_metrics(policy, KnownDynamics(channel, 3), channel, walk)
+    channel, environment, policy = CHANNELS["positional"], ENVIRONMENTS["positional"], OpenLoopPolicy(KEPT, 3)
+    walk = draw(policy, environment, 400, generator).walk
+    found = dynamics_metrics(policy, KnownDynamics(channel, 3).log_beliefs(walk.outcomes), environment, walk)
     assert found["dynamics_ce"] == pytest.approx(found["dynamics_ce_floor"], abs=1e-5)
     entropies = torch.gather(channel.entropies(), 1, walk.intentions.T).mean()
     assert found["dynamics_ce_floor"] == pytest.approx(entropies.item())

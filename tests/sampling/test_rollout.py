@@ -11,15 +11,19 @@ from torch import Tensor
 from stochflow.config.layers import resolve
 from stochflow.core.random import Generators
 from stochflow.environments.channels import Channel, confusion, noiseless, positional_slip, uniform_slip
+from stochflow.environments.graphs.environment import GraphEnvironment, longest, nodes_on
+from stochflow.environments.graphs.hypergrid import hypergrid
 from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.experiments.build import build
 from stochflow.experiments.experiment import summarise
 from stochflow.models.base import Array
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.models.prefix_sampler import NetworkSampler
+from stochflow.models.graph_network import GraphNetwork, GraphSampler
 from stochflow.sampling.rollout import Exploration, Walk, rollout
+from stochflow.truth import dag
 from stochflow.truth.prefix_tree import policy_log_marginals, terminal_log_probs
+from tests.small_tasks import scored_environment
 
 NUM_TOKENS, LENGTH = 3, 3
 NUM_WALKS = 20_000
@@ -48,7 +52,8 @@ class Always:
 def walk_with(
     policy: Tensor, channel: Channel, length: int = LENGTH, exploration: Exploration | None = None, seed: int = 0
 ) -> Walk:
-    return rollout(Always(policy, NUM_WALKS), channel, (NUM_WALKS, length), Generators(seed), exploration)
+    environment = scored_environment(channel, length)
+    return rollout(environment, Always(policy, NUM_WALKS), NUM_WALKS, Generators(seed), exploration)
 
 
 def make_network(seed: int = 0) -> FlowNetwork:
@@ -62,8 +67,8 @@ def make_network(seed: int = 0) -> FlowNetwork:
 
 
 def network_walk(network: FlowNetwork, channel: Channel, seed: int = 0, **exploration: float) -> Walk:
-    shape = (NUM_WALKS, LENGTH)
-    return rollout(NetworkSampler(network, NUM_WALKS), channel, shape, Generators(seed), Exploration(**exploration))
+    environment, sampler = scored_environment(channel, LENGTH), network.sampler(NUM_WALKS)
+    return rollout(environment, sampler, NUM_WALKS, Generators(seed), Exploration(**exploration))
 
 
 def assert_shares(counts: Tensor, expected: Tensor) -> None:
@@ -116,7 +121,7 @@ def test_each_position_has_its_own_noise() -> None:
 
 def test_the_sampler_walks_on_from_outcomes_not_from_intentions() -> None:
     sampler = Always(NEVER_LAST, NUM_WALKS)
-    walk = rollout(sampler, uniform_slip(3, 0.9), (NUM_WALKS, LENGTH), Generators(0))
+    walk = rollout(scored_environment(uniform_slip(3, 0.9), LENGTH), sampler, NUM_WALKS, Generators(0))
     assert torch.equal(torch.from_numpy(np.stack(sampler.seen, axis=1)), walk.outcomes)
     assert not torch.equal(walk.outcomes, walk.intentions)
 
@@ -125,7 +130,7 @@ def test_the_network_sampler_gives_the_policy_of_the_prefix_it_stands_on(generat
     network = make_network()
     tokens = torch.randint(NUM_TOKENS, (7, LENGTH), generator=generator)
     expected = network.all_prefixes(tokens).log_policy
-    sampler = NetworkSampler(network, 7)
+    sampler = network.sampler(7)
     for depth in range(LENGTH):
         torch.testing.assert_close(torch.from_numpy(sampler.log_policy()), expected[:, depth])
         sampler.advance(tokens[:, depth].numpy())
@@ -206,7 +211,8 @@ def test_every_walk_starts_at_the_root_by_default_and_none_has_to_with_full_rest
 
 def test_the_policy_sees_the_random_prefix() -> None:
     sampler = Always(NEVER_LAST, NUM_WALKS)
-    walk = rollout(sampler, noiseless(3), (NUM_WALKS, LENGTH), Generators(0), Exploration(restarts=1.0))
+    environment = scored_environment(noiseless(3), LENGTH)
+    walk = rollout(environment, sampler, NUM_WALKS, Generators(0), Exploration(restarts=1.0))
     assert torch.equal(torch.from_numpy(np.stack(sampler.seen, axis=1)), walk.outcomes)
 
 
@@ -232,7 +238,7 @@ def test_intentions_and_noise_have_streams_of_their_own() -> None:
             "policy": torch.Generator().manual_seed(policy_seed),
             "channel": torch.Generator().manual_seed(channel_seed),
         }
-        return rollout(Always(NEVER_LAST, 500), uniform_slip(3, 0.9), (500, LENGTH), streams)
+        return rollout(scored_environment(uniform_slip(3, 0.9), LENGTH), Always(NEVER_LAST, 500), 500, streams)
 
     first, other_noise, other_policy = walk(0, 1), walk(0, 2), walk(3, 1)
     assert torch.equal(first.intentions, other_noise.intentions)
@@ -245,7 +251,80 @@ def test_walking_leaves_no_gradient_behind() -> None:
     assert not walk.log_behaviour.requires_grad
 
 
-# -- judging
+# -- on a graph
+
+
+GRID = hypergrid("3,4", slip=0.25)
+
+
+def grid_network() -> GraphNetwork:
+    made = GraphNetwork(GRID, width=8, num_layers=1)
+    made.initialise(Generators(0)["init"])
+    torch.nn.init.normal_(made.policy_head.weight, generator=torch.Generator().manual_seed(1))
+    return made
+
+
+@pytest.mark.parametrize("num", [16, 200])  # read one by one, and each state once
+@pytest.mark.parametrize("exploration", [Exploration(), Exploration(epsilon=0.2, temperature=1.5)])
+def test_rows_of_the_network_give_the_episodes_of_its_table(num: int, exploration: Exploration) -> None:
+    made = grid_network()
+    samplers = [GraphSampler(GRID, num, policy) for policy in (made.policy_table(), made)]
+    walks = [rollout(GraphEnvironment(GRID), sampler, num, Generators(3), exploration) for sampler in samplers]
+    for name in ("intentions", "outcomes", "valid"):
+        assert torch.equal(*(getattr(each, name) for each in walks))
+    torch.testing.assert_close(walks[0].log_behaviour, walks[1].log_behaviour, atol=1e-5, rtol=1e-5)
+    assert walks[0].valid.shape == (num, GRID.max_steps)
+
+
+def test_a_graph_without_noise_draws_no_outcomes() -> None:
+    still = hypergrid("3,4", slip=0.0)
+    assert (still.noiseless, GRID.noiseless) == (True, False)
+    generators = Generators(0)
+    before = generators["channel"].get_state()
+    made = rollout(GraphEnvironment(still), GraphSampler(still, 16, grid_network().policy_table()), 16, generators)
+    assert torch.equal(generators["channel"].get_state(), before)
+    assert torch.equal(made.intentions[made.valid], made.outcomes[made.valid])
+
+
+def test_nothing_is_evaluated_after_the_end_of_all_episodes() -> None:
+    asked: list[int] = []
+    stop = torch.full((1, GRID.num_actions), -80.0, dtype=torch.float64)
+    stop[:, -1] = 0.0
+
+    class Stopping(GraphNetwork):
+        def policy_rows(self, states: Tensor) -> Tensor:
+            asked.append(len(states))
+            return stop.expand(len(states), -1)
+
+    environment = GraphEnvironment(GRID)
+    made = rollout(environment, GraphSampler(GRID, 8, Stopping(GRID, 1, 0)), 8, Generators(0))
+    assert asked == [8]
+    assert made.valid.sum(dim=1).tolist() == [1] * 8
+    assert longest(made.valid) == 1
+    assert environment.made(made.outcomes, made.valid).tolist() == [0] * 8
+
+
+@pytest.mark.parametrize("exploration", [Exploration(), Exploration(epsilon=0.3, temperature=2.0)])
+def test_the_behaviour_on_a_graph_stays_with_possible_intentions_and_is_kept(exploration: Exploration) -> None:
+    table = grid_network().policy_table()
+    made = rollout(GraphEnvironment(GRID), GraphSampler(GRID, 500, table), 500, Generators(0), exploration)
+    states = nodes_on(GRID, made.outcomes, made.valid)[:, :-1]
+    assert bool(GRID.valid_actions[states[made.valid], made.intentions[made.valid]].all())
+    behaviour = exploration.behaviour(table, GRID.valid_actions)
+    expected = behaviour[states[made.valid], made.intentions[made.valid]].log()
+    torch.testing.assert_close(made.log_behaviour[made.valid].double(), expected, atol=1e-6, rtol=0)
+    assert bool((made.log_behaviour[~made.valid] == 0).all())
+
+
+def test_objects_come_as_often_as_the_exact_distribution_says() -> None:
+    table, environment = grid_network().policy_table(), GraphEnvironment(GRID)
+    made = rollout(environment, GraphSampler(GRID, NUM_WALKS, table), NUM_WALKS, Generators(0))
+    exact = dag.terminal_log_probs(GRID, table).exp()
+    assert exact.max() > 1.5 / GRID.num_objects
+    assert_shares(environment.made(made.outcomes, made.valid).bincount(minlength=GRID.num_objects).double(), exact)
+
+
+# -- evaluation
 
 
 class Ramp(Task):

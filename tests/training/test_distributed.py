@@ -12,6 +12,7 @@ import pytest
 
 import stochflow
 from stochflow.cli import app as cli
+from stochflow.core.processes import leads
 from stochflow.training import distributed as parallel
 from stochflow.training.distributed import Team
 
@@ -145,4 +146,4 @@ def test_a_process_alone_is_no_team(monkeypatch: pytest.MonkeyPatch) -> None:
         assert team is None
     monkeypatch.setenv("WORLD_SIZE", "2")  # what others call a world is not torchrun's
     assert not parallel.launched()
-    assert parallel.leads()
+    assert leads()

@@ -15,7 +15,7 @@ from stochflow.environments.sequences.tfbind8 import TFBind8
 from stochflow.experiments import build as experiment
 from stochflow.experiments import launch
 from stochflow.experiments.experiment import Experiment
-from stochflow.experiments.run import run
+from stochflow.experiments.launch import run
 from stochflow.objectives.base import Terms
 from stochflow.runs.directory import RunDirectory
 from stochflow.sampling.trajectories import Trajectories

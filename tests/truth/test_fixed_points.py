@@ -9,10 +9,11 @@ from torch import Tensor
 from stochflow.core.errors import ConfigError
 from stochflow.environments.channels import Channel, confusion, noiseless, positional, positional_slip, uniform_slip
 from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.tfbind8 import TFBind8
 from stochflow.truth.fixed_points import FixedPoint, blind_balance, expected_balance
 from stochflow.truth.prefix_tree import tv_to_target
-from stochflow.truth.truth import Truth
+from stochflow.truth.truth import SequenceTruth
 
 Solver = Callable[[Tensor, Channel, int], FixedPoint]
 LENGTH = 3
@@ -45,9 +46,10 @@ def distance(first: FixedPoint, second: FixedPoint) -> float:
 def test_published_distances_on_the_real_landscape(
     tfbind8: TFBind8, alpha: float, expected: float, blind: float
 ) -> None:
-    truth = Truth(tfbind8, uniform_slip(4, alpha), Reward(beta=3.0, floor=1e-6, ramp=0.0))
+    environment = SequenceEnvironment(tfbind8, uniform_slip(4, alpha))
+    truth = SequenceTruth(environment, Reward(beta=3.0, floor=1e-6, ramp=0.0))
     for solve, distance in ((expected_balance, expected), (blind_balance, blind)):
-        solution = solve(truth.log_rewards, truth.channel, tfbind8.length)
+        solution = solve(truth.log_rewards, environment.channel, tfbind8.length)
         assert tv_to_target(solution.log_probs, truth.log_rewards) == pytest.approx(distance, abs=5e-4)
         assert solution.log_z == pytest.approx(truth.optimum()["log_z_true"], abs=1e-9)
 

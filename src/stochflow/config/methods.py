@@ -186,11 +186,27 @@ METHODS: dict[str, Method] = {
     ),
 }
 
+# of `stochflow pretrain`; no method of `stochflow train`, so it is not in the list
+PRETRAINING = "conditional-kl"
+_PRETRAINING = Method(
+    "KL to the plans of several tasks with known tables, given a support set of each.",
+    "whole tables, known channel",
+    objectives.CONDITIONAL_KL,
+    {
+        "dynamics": {"kind": "known"},
+        "optimiser": {"learning_rate": 3e-3, "warmup": 0.05, "clip": 1.0, "updates": 1},
+        "budget": {"steps": 1500},
+    },
+    "docs/method.md, Context",
+)
+
 
 def method_of(name: str) -> Method:
     """The method of that name, of this package or another, or an error that lists the names there are."""
     if name in METHODS:
         return METHODS[name]
+    if name == PRETRAINING:
+        return _PRETRAINING
     others = plugins(GROUP, METHODS)
     if name not in others:
         raise ConfigError(f"unknown method '{name}'; choose one of: {', '.join([*METHODS, *others])}")
@@ -237,7 +253,8 @@ def objective_record(kind: str, settings: object) -> ObjectiveRecord:
 
 def _records(kind: str) -> list[ObjectiveRecord]:
     """Objectives of a kind. Other packages are asked only for one that is not ours; one that fails is an error then."""
-    own = [method.objective for method in METHODS.values() if method.objective.kind == kind]
+    methods = (*METHODS.values(), _PRETRAINING)
+    own = [method.objective for method in methods if method.objective.kind == kind]
     if own:
         return own
     others = [found for _, found in other_methods()]

@@ -29,6 +29,7 @@ class ObjectiveRecord:
         trains_policy: False where the policy is a list of designs, or is not trained.
         runs_chains: it is a Markov chain that edits designs of one length.
         shareable: processes can share its batches.
+        pretrains: it trains one sampler for several tasks with known tables, and samples nothing.
         has_temperature: `rl.temperature` weighs the entropy of its policy.
         log_z: what its estimate of log Z tends to: log Z of the "target", less KL(policy ‖ target) for the "policy",
             less the smallest KL there is for the "optimum"; None where that is not known.
@@ -46,6 +47,7 @@ class ObjectiveRecord:
     trains_policy: bool = True
     runs_chains: bool = False
     shareable: bool = True
+    pretrains: bool = False
     has_temperature: bool = False
     log_z: Literal["target", "policy", "optimum"] | None = None
 
@@ -144,4 +146,11 @@ RANDOM = ObjectiveRecord(
     True,
     trains_policy=False,
     shareable=False,
+)
+CONDITIONAL_KL = ObjectiveRecord(
+    "conditional-kl",
+    "stochflow.training.conditional.pretraining:ConditionalKL",
+    shareable=False,
+    pretrains=True,
+    log_z="optimum",
 )

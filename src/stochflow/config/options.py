@@ -120,6 +120,11 @@ _DETERMINISTIC = Option(
     default=False,
     setting="deterministic",
 )
+_OUT = Option("out", Path, "Run directory.  [default: runs/<task>-<method>-…]")
+_STEPS = Option("steps", int, "Budget in training steps.", setting="budget.steps")
+_MINUTES = Option("minutes", float, "Budget in minutes.", setting="budget.minutes")
+_RESUME = Option("resume", bool, "Continue the run in --out from its checkpoint, or begin it.", default=False)
+_OVERWRITE = Option("overwrite", bool, "Replace the run in --out.", default=False)
 _SCORE_SAMPLES = Option(
     "score_samples",
     bool,
@@ -226,18 +231,48 @@ TRAIN = (
     *EDITS,
     _SEED,
     _TRAJECTORIES,
-    Option("steps", int, "Budget in training steps.", setting="budget.steps"),
-    Option("minutes", float, "Budget in minutes.", setting="budget.minutes"),
+    _STEPS,
+    _MINUTES,
+    Option("pretrained", Path, "Begin with the sampler of this `pretrain` run; needs --support.", "--from", "RUN"),
+    Option(
+        "support",
+        int,
+        "Sequences to measure first, for --from; they are no part of the budget.",
+        setting="pretraining.support",
+    ),
     *TABLE,
     _CONFIG,
     _SETTINGS,
-    Option("out", Path, "Run directory.  [default: runs/<task>-<method>-…]"),
+    _OUT,
     _DEVICE,
     _DETERMINISTIC,
-    Option("resume", bool, "Continue the run in --out from its checkpoint.", default=False),
-    Option("overwrite", bool, "Replace the run in --out.", default=False),
+    _RESUME,
+    _OVERWRITE,
     _TRACK,
     Option("profile", bool, "Say where the time went, by stage and operation.", default=False),
+)
+PRETRAIN = (
+    Option(
+        "tasks",
+        str,
+        "Tasks with known tables, of one alphabet and length.",
+        metavar="A,B",
+        read=task_names_in,
+        setting="pretraining.tasks",
+        parse=list,
+    ),
+    _TRAINING_NOISE,
+    _SEED,
+    replace(_STEPS, help="Budget in training steps.  [default: 1500]"),
+    _MINUTES,
+    _CONFIG,
+    _SETTINGS,
+    _OUT,
+    _DEVICE,
+    _DETERMINISTIC,
+    _RESUME,
+    _OVERWRITE,
+    _TRACK,
 )
 EXACT = (
     _TASK,

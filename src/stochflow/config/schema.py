@@ -2,8 +2,10 @@
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from stochflow.config.base import Settings
+from stochflow.config.context import PretrainingConfig
 from stochflow.config.methods import check_kind, objective_record
 from stochflow.config.objectives import ObjectiveRecord
 
@@ -13,11 +15,6 @@ _DECAY = 0.9
 MOST = 10**15
 
 LossShape = Literal["squared", "linex", "linex-half", "linex-reversed", "shifted-cosh"]
-
-
-class Settings(BaseModel):
-    # misspelt keys and text where a number belongs are errors, not surprises
-    model_config = ConfigDict(extra="forbid", strict=True, validate_default=True, allow_inf_nan=False)
 
 
 class TableConfig(Settings):
@@ -123,29 +120,6 @@ class ModelConfig(Settings):
     def _precise_attention(self) -> "ModelConfig":
         if self.body == "transformer" and self.precision != "float32":
             raise ValueError(f"a transformer computes in float32; leave precision {self.precision} out")
-        return self
-
-
-class ContextConfig(Settings):
-    """The context encoder: what the policy and the dynamics may know beyond the prefix."""
-
-    width: int = Field(64, ge=2, le=2**14, description="Width of the memory and of the pooled vector.")
-    heads: int = Field(4, ge=1, description="Attention heads; they divide the width.")
-    layers: int = Field(2, ge=0, le=64, description="Self-attention blocks.")
-    dropout: float = Field(0.0, ge=0, lt=1, description="Share of each residual branch that training sets to zero.")
-    position: Literal["learned", "sinusoidal", "continuous", "none"] = Field(
-        "none", description="A table, sinusoids of the index, sinusoids of real-valued times, or a set."
-    )
-    max_length: int = Field(512, ge=1, le=2**20, description="Rows of the table of learned positions.")
-    num_tokens: int = Field(0, ge=0, le=2**20, description="Different tokens; 0 for contexts without tokens.")
-    num_features: int = Field(0, ge=0, le=2**20, description="Real features per element; 0 for contexts without any.")
-
-    @model_validator(mode="after")
-    def _buildable(self) -> "ContextConfig":
-        if self.width % self.heads or self.width % 2:
-            raise ValueError("width must be even and a multiple of heads")
-        if not self.num_tokens and not self.num_features:
-            raise ValueError("set num_tokens, num_features or both, or there is nothing to encode")
         return self
 
 
@@ -364,6 +338,7 @@ class Config(Settings):
     dynamics: DynamicsConfig = Field(default_factory=DynamicsConfig)
     objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
     plan: PlanConfig = Field(default_factory=PlanConfig)
+    pretraining: PretrainingConfig = Field(default_factory=PretrainingConfig)
     rl: RLConfig = Field(default_factory=RLConfig)
     chains: ChainConfig = Field(default_factory=ChainConfig)
     exploration: ExplorationConfig = Field(default_factory=ExplorationConfig)

@@ -6,7 +6,8 @@ from typing import Any
 
 import yaml
 
-from stochflow.config.schema import Config, Settings
+from stochflow.config.base import Settings
+from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.core.files import read_limited
 

@@ -12,12 +12,20 @@ _MAX_PAIRS = 2**23
 
 
 def safe_log(probabilities: Tensor) -> Tensor:
-    """log p with p clamped from below at 1e-30, so that impossible outcomes stay finite. Same shape."""
+    """log p with p clamped from below at 1e-30, so that impossible outcomes stay finite. Same shape.
+
+    >>> safe_log(torch.tensor([1.0, 0.0]))
+    tensor([  0.0000, -69.0776])
+    """
     return probabilities.clamp_min(TINY_PROBABILITY).log()
 
 
 def masked_log_softmax(logits: Tensor, valid_actions: Tensor | None = None) -> Tensor:
-    """log softmax over the last dimension, [..., actions]; actions where the mask is False get log 1e-30."""
+    """log softmax over the last dimension, [..., actions]; actions where the mask is False get log 1e-30.
+
+    >>> masked_log_softmax(torch.zeros(3), torch.tensor([True, True, False]))
+    tensor([ -0.6931,  -0.6931, -69.0776])
+    """
     if valid_actions is None:
         return torch.log_softmax(logits, dim=-1)
     log_probs = torch.log_softmax(logits.masked_fill(~valid_actions, -torch.inf), dim=-1)
@@ -25,7 +33,11 @@ def masked_log_softmax(logits: Tensor, valid_actions: Tensor | None = None) -> T
 
 
 def log_marginal(log_policy: Tensor, log_dynamics: Tensor) -> Tensor:
-    """log M(b|s) = log Σ_a π(a|s)·P(b|s,a): the outcome distribution with the intention integrated out.
+    """Marginal outcome distribution log M(b|s) = log Σ_a π(a|s)·P(b|s,a).
+
+    >>> policy, dynamics = torch.tensor([1.0, 0.0]), torch.tensor([[0.9, 0.1], [0.1, 0.9]])
+    >>> log_marginal(policy.log(), dynamics.log()).exp()
+    tensor([0.9000, 0.1000])
 
     Args:
         log_policy: log π(a|s), [..., actions].
@@ -58,7 +70,11 @@ def _log_product(log_policy: Tensor, log_dynamics: Tensor) -> Tensor:
 
 
 def entropy(log_probs: Tensor) -> Tensor:
-    """H = −Σ p·log p over the last dimension, in nats; [..., n] → [...]."""
+    """Entropy H = −Σ p·log p over the last dimension, in nats; [..., n] → [...].
+
+    >>> entropy(torch.full((4,), 0.25).log())
+    tensor(1.3863)
+    """
     return -(log_probs.exp() * log_probs).sum(dim=-1)
 
 

@@ -11,12 +11,13 @@ from stochflow.environments.channel_factory import make_channel
 from stochflow.environments.channels import Channel
 from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.graphs.factory import configured_graph
-from stochflow.environments.registry import make_task, names_graph
+from stochflow.environments.registry import PRETRAINING_TASK, make_task, names_graph
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.alphabets import named_alphabet
 from stochflow.environments.sequences.constraints import ConstrainedTask
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.lookup_task import MeasuredTask
+from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
 from stochflow.environments.sequences.oracles.task import PREFIX, Named, OracleTask
 from stochflow.environments.sequences.reward_noise import with_noise
 from stochflow.environments.sequences.task import MAX_SCORE, Task
@@ -60,6 +61,9 @@ def configure(config: Config, function: Named = None) -> Configured:
     check_settings(config)
     if names_graph(config.task):
         return Configured(config, GraphEnvironment(configured_graph(config)))
+    if config.task == PRETRAINING_TASK:
+        tasks = [make_task(name) for name in config.pretraining.tasks]
+        return Configured(config, MultiTaskEnvironment(tasks, configured_channel(config.channel, tasks[0])))
     config, table = with_table_pinned(config)
     task = _configured_task(config, function, table)
     return Configured(config, SequenceEnvironment(task, configured_channel(config.channel, task)), table)
@@ -67,6 +71,8 @@ def configure(config: Config, function: Named = None) -> Configured:
 
 def with_channel(environment: Environment, config: Config, channel: ChannelConfig) -> Environment:
     """The same environment with other noise."""
+    if isinstance(environment, MultiTaskEnvironment):
+        return MultiTaskEnvironment(environment.tasks, configured_channel(channel, environment.task))
     if isinstance(environment, SequenceEnvironment):
         return SequenceEnvironment(environment.task, configured_channel(channel, environment.task))
     return GraphEnvironment(configured_graph(config.model_copy(update={"channel": channel})))

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from stochflow.config.layers import merge, resolve
-from stochflow.config.methods import method_settings
-from stochflow.config.options import EXACT, TRAIN, settings_of
+from stochflow.config.methods import PRETRAINING, method_settings
+from stochflow.config.options import EXACT, PRETRAIN, TRAIN, settings_of
 from stochflow.config.schema import Config, ConstraintConfig, OracleConfig, TableConfig
 from stochflow.config.yaml import parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError
-from stochflow.environments.registry import ORACLE_PREFIX, TABLE_TASK, check_task_name, names_graph
+from stochflow.environments.registry import ORACLE_PREFIX, PRETRAINING_TASK, TABLE_TASK, check_task_name, names_graph
 
 Layers = list[dict[str, Any]]
 
@@ -28,6 +28,10 @@ def training_layers(arguments: Mapping[str, Any], stored: Mapping[str, Any] | No
     task, oracle = arguments["task"], arguments["oracle"]
     if arguments["resume"] and arguments["overwrite"]:
         raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
+    if (arguments["pretrained"] is None) != (arguments["support"] is None):
+        raise ConfigError(
+            "--from names a pre-trained sampler and --support how many sequences to measure for it; give both or none"
+        )
     if oracle is not None and task is not None:
         raise ConfigError(f"--oracle takes the place of a task; leave out '{task}'")
     layers = [_config_layer(arguments["config"]), *map(parse_assignment, arguments["settings"])]
@@ -38,6 +42,14 @@ def training_layers(arguments: Mapping[str, Any], stored: Mapping[str, Any] | No
     if oracle is not None:
         flags["task"] = ORACLE_PREFIX + oracle
     return [*layers, flags]
+
+
+def pretraining_layers(arguments: Mapping[str, Any]) -> Layers:
+    """The same for arguments of `stochflow.pretrain`."""
+    if arguments["resume"] and arguments["overwrite"]:
+        raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
+    flags = settings_of(PRETRAIN, arguments) | {"task": PRETRAINING_TASK, "method": PRETRAINING}
+    return [_config_layer(arguments["config"]), *map(parse_assignment, arguments["settings"]), flags]
 
 
 def exact_layers(arguments: Mapping[str, Any]) -> Layers:
@@ -69,6 +81,9 @@ def default_settings(task: str) -> dict[str, Any]:
 
 def check_settings(config: Config) -> None:
     """Refuse settings that cannot be built, as far as that is known before anything is."""
+    _check_pretraining(config)
+    if config.task == PRETRAINING_TASK:
+        return
     if names_graph(config.task):
         _check_graph(config)
         return
@@ -89,6 +104,41 @@ def check_settings(config: Config) -> None:
         )
     if not by_oracle and config.table.file is None:
         check_task_name(config.task)
+
+
+def _check_pretraining(config: Config) -> None:
+    """Refuse what only one of pre-training, runs that begin with its sampler, and other runs can have."""
+    settings = config.pretraining
+    if config.task != PRETRAINING_TASK:
+        if config.objective.record.pretrains:
+            raise ConfigError(f"'{config.method}' trains on several tasks; use `stochflow pretrain --tasks A,B`")
+        if settings.tasks and settings.support is None:
+            raise ConfigError("pretraining.tasks belongs to `stochflow pretrain`; leave it out, or give --from")
+        return
+    if not config.objective.record.pretrains:
+        raise ConfigError(
+            "the task 'pretraining' stands for several, with a method of its own; use `stochflow pretrain --tasks A,B`"
+        )
+    if not settings.tasks:
+        raise ConfigError("there is no task to pre-train on; name some with --tasks, as in --tasks tfbind8,tfbind8:ARX")
+    for name in settings.tasks:
+        check_task_name(name)
+    if config.budget.steps is None and config.budget.minutes is None:
+        raise ConfigError("pre-training samples nothing, so its budget is one of steps or minutes; give --steps")
+    unfit = {
+        "dynamics that are learned": config.dynamics.kind != "known",
+        "a support of its own": settings.support is not None,
+        "constraints": config.constraints != ConstraintConfig(),
+        "a table": config.table != TableConfig(),
+        "an oracle": config.oracle != OracleConfig(),
+        "variable length": config.lengths.variable,
+        "deletion and duplication": config.channel.deletion > 0 or config.channel.duplication > 0,
+        "noise in the reward": config.reward_noise != "none",
+        "a file of known sequences": config.evaluation.reference is not None,
+    }
+    for what, given in unfit.items():
+        if given:
+            raise ConfigError(f"{what} cannot be had in pre-training, which reads whole tables of tasks; leave it out")
 
 
 def _check_belongings(config: Config) -> None:

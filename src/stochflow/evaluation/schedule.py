@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stochflow.config.schema import Config
 
@@ -39,6 +39,10 @@ class Space:
     num_actions: int
     num_objects: int
     num_steps: int
+
+    def times(self, num: int) -> "Space":
+        """So many tasks that each span it."""
+        return replace(self, level_sizes=[num * size for size in self.level_sizes], num_objects=num * self.num_objects)
 
 
 def sequence_space(num_tokens: int, length: int) -> Space:

@@ -43,3 +43,4 @@ class Summary(BaseModel):
     reward_mean: str | None = None
     known_modes: Count | None = None
     entropy_gap: float | None = None
+    support: Count | None = None

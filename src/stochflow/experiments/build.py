@@ -33,7 +33,7 @@ from stochflow.sampling.history_memory import HistoryMemory
 from stochflow.sampling.object_memory import ObjectMemory
 from stochflow.sampling.replay_buffer import MAX_TOKENS, Replay
 from stochflow.sampling.score_memory import ScoreMemory
-from stochflow.training.distributed import Team, TeamTrainer
+from stochflow.training.distributed import ShardedFlowNetwork, Team, TeamTrainer
 from stochflow.training.dynamics_fitter import CountingFitter, GradientFitter
 from stochflow.training.memory_estimate import check_needs
 from stochflow.training.trainer import Trainer
@@ -72,7 +72,8 @@ def build(
         trainer = Trainer(graph_learner, make_objective(graph_learner), CountingFitter(graph_learner))
         return Experiment(config, environment, truth_of(environment, reward), trainer)
     assert isinstance(environment, SequenceEnvironment), f"{type(environment).__name__} is built from parts"
-    learner = make_sequence_learner(config, environment, reward, network)
+    kind = FlowNetwork if team is None else ShardedFlowNetwork
+    learner = make_sequence_learner(config, environment, reward, network, kind)
     objective = make_objective(learner)
     fitter = GradientFitter(learner, config.dynamics, idle=not objective.reads_dynamics)
     trainer = Trainer(learner, objective, fitter) if team is None else TeamTrainer(team, learner, objective, fitter)
@@ -82,7 +83,11 @@ def build(
 
 
 def make_sequence_learner(
-    config: Config, environment: SequenceEnvironment, reward: Reward, network: FlowNetwork | None = None
+    config: Config,
+    environment: SequenceEnvironment,
+    reward: Reward,
+    network: FlowNetwork | None = None,
+    kind: type[FlowNetwork] = FlowNetwork,
 ) -> SequenceLearner:
     """Networks, P̂, memory and replay of a run over sequences, freshly initialised unless a network is given."""
     task, rules = environment.task, environment.rules
@@ -90,7 +95,9 @@ def make_sequence_learner(
     check_needs(config, task.num_tokens, task.length)
     device, generators = choose_device(config.device), Generators(config.seed)
     if network is None:
-        network = make_network(config.model, task)
+        # of a pre-training run, and of one that began with its sampler
+        context_width = config.pretraining.context_width if config.pretraining.tasks else 0
+        network = make_network(config.model, task, kind, context_width)
         network.initialise(generators["init"])
     network.mask, network.stop = environment.mask, None if rules is None else rules.stop
     dynamics: DynamicsModel | KnownDynamics
@@ -199,19 +206,21 @@ def make_memory(task: Task, reward: Reward | None) -> ScoreMemory:
     return ScoreMemory(task.num_tokens, task.length, reward)
 
 
-def make_network(model: ModelConfig, task: Task) -> FlowNetwork:
-    """The flow network that the config names, its weights not yet drawn."""
+def make_network(
+    model: ModelConfig, task: Task, kind: type[FlowNetwork] = FlowNetwork, context_width: int = 0
+) -> FlowNetwork:
+    """The flow network that the config names, its weights not yet drawn; conditional where a context has a width."""
     shape = (task.num_tokens, task.length)
     if model.body == "transformer":
         body = TransformerBody(*shape, model.width, model.num_layers, model.heads)
-        return FlowNetwork(*shape, (), model.width, model.num_layers, body)
+        return kind(*shape, (), model.width, model.num_layers, body, context_width)
     kmers = suitable_kmers(*shape, MAX_BUCKETS) if model.kmers is None else tuple(model.kmers)
     if num_rows(*shape, kmers) * model.width > _MAX_WEIGHTS or task.num_tokens ** max(kmers) > _MAX_CODE:
         raise ConfigError(
             f"tables for model.kmers {list(kmers)} are too large for {task.length} positions and {task.num_tokens} "
             "letters; set model.kmers to null or to fewer and shorter ones, or lower model.width"
         )
-    network = FlowNetwork(*shape, kmers, model.width, model.num_layers, plain=model.trunk == "plain")
+    network = kind(*shape, kmers, model.width, model.num_layers, None, context_width, model.trunk == "plain")
     if model.precision == "bfloat16":
         network.body.precision = torch.bfloat16
     return network

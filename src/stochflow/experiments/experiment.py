@@ -12,10 +12,12 @@ from stochflow.config.schema import Config
 from stochflow.core.random import Generators
 from stochflow.environments.base import Environment
 from stochflow.environments.graphs.environment import GraphEnvironment
+from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
 from stochflow.evaluation.design_metrics import mean_pairwise_hamming
 from stochflow.evaluation.samples import Sampled, design_metrics, draw, dynamics_metrics, samples_frame
 from stochflow.evaluation.schedule import Space, evaluated_every, sequence_space
 from stochflow.evaluation.summary import Summary
+from stochflow.experiments.torch_settings import computing
 from stochflow.models.base import FlowModel
 from stochflow.sampling.policies import Policy
 from stochflow.training.trainer import Trainer
@@ -75,10 +77,18 @@ class Experiment:
     def _space(self) -> Space:
         environment = self.environment
         if not isinstance(environment, GraphEnvironment):
-            return sequence_space(environment.num_actions, environment.max_steps)
+            space = sequence_space(environment.num_actions, environment.max_steps)
+            return space.times(len(environment.tasks)) if isinstance(environment, MultiTaskEnvironment) else space
         graph = environment.graph
         sizes = graph.depths[: graph.num_states].bincount().tolist()
         return Space(sizes, graph.num_actions, graph.num_objects, _FEW_STEPS)
+
+    def train(self) -> "Experiment":
+        """Train to the end of the budget, without a run directory; nothing is written."""
+        with computing(self.config):
+            while not self.trainer.finished:
+                self.trainer.train_step()
+        return self
 
     def evaluate(self) -> dict[str, float]:
         if self.truth is not None:
@@ -96,11 +106,18 @@ class Experiment:
     def log_beliefs(self, outcomes: torch.Tensor) -> torch.Tensor | None:
         """log P̂ as training has left it; None where the objective never read it, so that nothing was learned."""
         known = self.config.dynamics.kind == "known"
-        learned = known or self.trainer.objective.reads_dynamics
-        return self.trainer.learner.log_beliefs(outcomes) if learned else None
+        return None if self.trainer.dynamics_fitter.idle and not known else self.trainer.learner.log_beliefs(outcomes)
 
-    def samples(self, num: int, generator: torch.Generator, environment: Environment, pay: bool) -> pd.DataFrame:
+    def samples(
+        self,
+        num: int,
+        generator: torch.Generator | None = None,
+        environment: Environment | None = None,
+        pay: bool = False,
+    ) -> pd.DataFrame:
         """Objects of the policy as it is now, as rows of `samples.csv`; see `draw`."""
+        environment = environment or self.environment
+        generator = generator or Generators(self.config.seed)["evaluation"]
         sampled = draw(self.policy, environment, num, generator, pay)
         return samples_frame(sampled, environment, self.trainer.learner.reward)
 

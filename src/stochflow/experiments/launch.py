@@ -20,15 +20,19 @@ from stochflow.environments.sequences.fasta import read_sequences
 from stochflow.environments.sequences.oracles.task import Named
 from stochflow.environments.settings import resolve_layers
 from stochflow.experiments.build import build, check_objective, restore
-from stochflow.experiments.experiment import Experiment
+from stochflow.experiments.experiment import Experiment, Runnable
+from stochflow.experiments.fine_tuning import load_pretrained, settings_from
 from stochflow.experiments.profiler import Profiled
-from stochflow.experiments.run import Listener, follow, run
-from stochflow.runs.directory import RunDirectory, check_free, recover
+from stochflow.experiments.torch_settings import computing
+from stochflow.runs.directory import RunDirectory, check_free, is_vacant, recover
 from stochflow.runs.monitor.history import history_of, records_of
 from stochflow.runs.monitor.watcher import Watcher
 from stochflow.runs.trackers import Tracking
 from stochflow.training.distributed import Team, joined
+from stochflow.training.optimizer import Record
+from stochflow.training.trainer import MAX_IDLE_STEPS
 
+Listener = Callable[[Record, float], None]
 # what may differ when a run is continued: how long, where and how it is watched, but not what is learned
 _FREE_ON_RESUME = {"budget", "device", "threads", "deterministic", "evaluation", "checkpoint_every"}
 _MIN_MEASURED_SHARE = 0.01
@@ -40,7 +44,7 @@ class LaunchOptions:
     """How a run is started and followed; none of it changes what is learned.
 
     Attributes:
-        resume: continue the run in its directory from its checkpoint.
+        resume: continue the run in its directory from its checkpoint, or begin it where there is none yet.
         overwrite: replace the run in its directory.
         track: names of trackers that follow the run.
         profile: write down where the time goes.
@@ -56,20 +60,30 @@ class LaunchOptions:
     stop: Callable[[], bool] | None = None
 
 
-def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, options: LaunchOptions) -> Path:
+def launch(
+    layers: list[dict[str, Any]],
+    function: Named,
+    out: Path | None,
+    options: LaunchOptions,
+    pretrained: Path | None = None,
+) -> Path:
     """Train the run that layers of settings describe to its end; returns its directory.
 
     Args:
         layers: settings, later ones over earlier ones.
         function: the oracle as the user has named it, or the oracle itself.
         out: run directory; by default `default_path`.
+        pretrained: the `pretrain` run whose sampler a new run begins with.
     """
     tracking = Tracking(options.track)
+    if out is None:
+        out = default_path(resolve_layers([*([] if pretrained is None else [settings_from(pretrained)]), *layers]))
     with joined() as team, contextlib.ExitStack() as held:
-        if options.resume:
-            directory, experiment = _reopen(out, layers, function, team, held)
+        resumed = options.resume and not _is_new(out, team)
+        if resumed:
+            directory, experiment = _reopen(out, layers, function, team, held, pretrained)
         else:
-            directory, experiment = _begin(out, layers, options.overwrite, function, team, held)
+            directory, experiment = _begin(out, layers, options.overwrite, function, team, held, pretrained)
         # torchrun passes on a Ctrl-C that the terminal has sent to everybody already: twice is not a second one
         with stop_signal(patient=team is not None) as signalled:
 
@@ -78,13 +92,78 @@ def launch(layers: list[dict[str, Any]], function: Named, out: Path | None, opti
                 return asked if team is None else team.any(asked)
 
             if _leads(team):
-                tracking.start(experiment.config, directory.path, experiment.trainer.step if options.resume else None)
+                tracking.start(experiment.config, directory.path, experiment.trainer.step if resumed else None)
                 _run(experiment, directory, tracking, options.listen, ended, options.profile)
             else:
                 follow(experiment, ended)
         if team is not None:
             team.wait()
     return directory.path
+
+
+def run(experiment: Runnable, directory: RunDirectory, listen: Listener, stop: Callable[[], bool]) -> None:
+    """Train to the end of the budget or until asked to stop, keeping what was learned along the way."""
+    trainer = experiment.trainer
+    with computing(experiment.config), contextlib.closing(experiment):
+        untrained = {}
+        if trainer.step == 0:
+            directory.save_checkpoint(trainer.state_dict(), 0)
+            untrained = untrained_figures(experiment)
+        while not trainer.finished and not stop():
+            before = trainer.progress
+            record = trainer.train_step() | untrained
+            untrained = {}
+            keep_step(experiment, directory, record, before)
+            listen(record, trainer.progress)
+        conclude_run(experiment, directory)
+
+
+def untrained_figures(experiment: Runnable) -> dict[str, float]:
+    """The regret before the first step, where it can be known: what every later one is measured against."""
+    return {f"start_{name}": value for name, value in experiment.evaluate().items() if name == "regret"}
+
+
+def keep_step(experiment: Runnable, directory: RunDirectory, record: Record, before: float) -> None:
+    """Evaluate the policy where that is due, write the record down with what was found, and keep a checkpoint if due.
+
+    Args:
+        before: progress before the step.
+    """
+    config, trainer = experiment.config, experiment.trainer
+    if crossed(before, trainer.progress, experiment.evaluated_every):
+        record |= experiment.evaluate()
+    directory.append_metrics(record)
+    if crossed(before, trainer.progress, config.checkpoint_every):
+        directory.save_checkpoint(trainer.state_dict(), trainer.step)
+
+
+def conclude_run(experiment: Runnable, directory: RunDirectory) -> None:
+    """Write down what was reached, with a checkpoint to go on from where the budget is not spent."""
+    trainer = experiment.trainer
+    if not trainer.finished:
+        directory.save_checkpoint(trainer.state_dict(), trainer.step)
+    if trainer.exhausted:
+        warnings.warn(
+            f"training ended with {trainer.calls} of {experiment.config.budget.oracle_calls} oracle calls, because "
+            f"{MAX_IDLE_STEPS} steps in a row brought no new design",
+            stacklevel=3,
+        )
+    summary, designs = experiment.conclude()
+    directory.write_samples(designs)
+    directory.write_summary(summary)
+
+
+def follow(experiment: Runnable, stop: Callable[[], bool]) -> None:
+    """Train beside the first process of the run, which alone evaluates it and writes files."""
+    trainer = experiment.trainer
+    with computing(experiment.config):
+        while not trainer.finished and not stop():
+            trainer.train_step()
+
+
+def crossed(before: float, after: float, share: float) -> bool:
+    """True when progress passed a multiple of `share`, or the end."""
+    return after >= 1.0 or int(after / share) > int(before / share)
 
 
 def prepare(layers: list[dict[str, Any]], function: Named = None) -> Configured:
@@ -146,18 +225,32 @@ def _leads(team: Team | None) -> bool:
     return team is None or team.leads
 
 
+def _is_new(path: Path, team: Team | None) -> bool:
+    """True where there is no run to go on with; who leads the run decides, for it soon makes one."""
+    new = _leads(team) and is_vacant(path)
+    return new if team is None else team.any(new)
+
+
 def _begin(
-    given: Path | None,
+    path: Path,
     layers: list[dict[str, Any]],
     overwrite: bool,
     function: Named,
     team: Team | None,
     held: contextlib.ExitStack,
+    pretrained: Path | None,
 ) -> tuple[RunDirectory, Experiment]:
     """A fresh experiment and its run directory, which is ours until `held` ends."""
-    path = given or default_path(resolve_layers(layers))
+    beginning = None if pretrained is None else load_pretrained(pretrained)
+    layers = layers if pretrained is None else [settings_from(pretrained), *layers]
     configured = prepare(layers, function)
     environment = configured.environment
+    if beginning is not None:
+        if team is not None:
+            raise ConfigError("a run with --from cannot be shared out among processes; start it without torchrun")
+        beginning.check(configured.config, environment)
+    elif configured.config.pretraining.support is not None:
+        raise ConfigError("a support is for a run that begins with a pre-trained sampler; name its run with --from")
     if _leads(team):
         check_free(path, overwrite)
     experiment = build(configured.config, environment, function=function, team=team)
@@ -171,22 +264,24 @@ def _begin(
     directory = RunDirectory.create(path, configured.stored, overwrite, table_text, reference, hold=True)
     held.callback(directory.release)
     environment.open(directory.path)
+    if beginning is not None:
+        beginning.begin(experiment)
     experiment.trainer.begin()
     return directory, experiment
 
 
 def _reopen(
-    path: Path | None,
+    path: Path,
     layers: list[dict[str, Any]],
     function: Named,
     team: Team | None,
     held: contextlib.ExitStack,
+    pretrained: Path | None,
 ) -> tuple[RunDirectory, Experiment]:
     """The experiment of a run directory where its newest checkpoint left it, or at its beginning if there is none yet.
 
     The directory is ours until `held` ends.
     """
-    path = path or default_path(resolve_layers(layers))
     if _leads(team):
         recover(path)
     directory = RunDirectory.open(path)
@@ -204,7 +299,14 @@ def _reopen(
                 "or choose another --out"
             )
     wanted = wanted.model_copy(update={"table": stored.table})
-    experiment = restore(directory, wanted, environment, function, team, begin=not directory.begun)
+    begin = not directory.begun
+    experiment = restore(directory, wanted, environment, function, team, begin)
+    if begin and wanted.pretraining.support is not None:
+        if pretrained is None:
+            raise ConfigError(f"{directory.path} had not begun yet; name the sampler that it begins with, by --from")
+        beginning = load_pretrained(pretrained)
+        beginning.check(wanted, environment)
+        beginning.begin(experiment)
     if _leads(team):
         environment.check()
     experiment.trainer.begin()

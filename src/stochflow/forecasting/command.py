@@ -10,14 +10,16 @@ from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.extras import extra
 from stochflow.core.files import write_atomically
 from stochflow.core.ram import require
-from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.config import ForecastConfig, check_horizon
+from stochflow.forecasting.data.columns import Columns
 from stochflow.forecasting.data.datasets import SERIES, load_series
-from stochflow.forecasting.data.encoder import Columns, check_horizon, read_frame
-from stochflow.forecasting.forecaster import MODEL, StochflowForecaster, interval_levels
-from stochflow.forecasting.model.fit import Report, silent
+from stochflow.forecasting.data.tables import read_frame
+from stochflow.forecasting.forecaster import StochflowForecaster
+from stochflow.forecasting.model.fit import Report, no_report
+from stochflow.forecasting.output import MODEL, interval_levels
 from stochflow.forecasting.plotting import fan_page
 
-# quantiles that the page's bands need
+# quantile levels of the bands on the page
 _PAGE_LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
 
 
@@ -44,7 +46,7 @@ class Request:
         return self.out.with_suffix(".html")
 
 
-def forecast_file(request: Request, report: Report = silent) -> tuple[pd.DataFrame, StochflowForecaster]:
+def forecast_file(request: Request, report: Report = no_report) -> tuple[pd.DataFrame, StochflowForecaster]:
     """Read, fit, predict and write; the forecasts and the forecaster that made them."""
     _check(request)
     frame, freq = _table(request)

@@ -3,80 +3,71 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
+from stochflow.config.base import Settings
 from stochflow.config.layers import sentence_of
-from stochflow.config.schema import Settings
 from stochflow.core.errors import ConfigError
 
 # attention heads of the context encoder
 NUM_HEADS = 4
+MAX_HORIZON = 100_000
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value is an integer; True and False are not."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_horizon(horizon: int) -> None:
+    """Raise a ConfigError unless the horizon is a whole number of steps from one to MAX_HORIZON."""
+    if not is_whole(horizon) or not 1 <= horizon <= MAX_HORIZON:
+        raise ConfigError(
+            f"horizon is {horizon!s:.40}; give the number of steps to forecast, 1 or more and at most {MAX_HORIZON}"
+        )
 
 
 class ForecastConfig(Settings):
-    """Everything that can be set; the defaults are what `docs/forecasting.md` measures."""
+    """Settings of a forecaster; the defaults are those that `docs/forecasting.md` evaluates."""
 
     network: Literal["auto", "none", "mlp", "transformer"] = Field(
-        "auto", description="What refines the anchor; auto takes what the validation CRPS prefers, none included."
+        "auto", description="Network on the residuals; auto takes the one with the least validation CRPS, or none."
     )
     objective: Literal["forward-kl", "sgfn-db", "sgfn-kl"] = Field(
-        "forward-kl", description="Likelihood of what happened, or balance or divergence from exp(−error/τ)."
+        "forward-kl", description="Likelihood, or balance with or divergence from the reward exp(−error/τ)."
     )
-    point_loss: Literal["none", "mse", "mae"] = Field(
-        "none", description="Extra term on the predictive mean (mse) or median (mae)."
-    )
-    point_weight: float = Field(0.1, ge=0, description="Weight of the extra term.")
-    reward_scale: float = Field(1.0, gt=0, description="τ of the reward exp(−error/τ), in units of the anchor's noise.")
+    point_loss: Literal["none", "mse", "mae"] = Field("none", description="Extra loss of the mean or the median.")
+    point_weight: float = Field(0.1, ge=0, description="Weight of the extra loss.")
+    reward_scale: float = Field(1.0, gt=0, description="τ of the reward exp(−error/τ), in units of the residuals.")
     entropy_weight: float = Field(0.0, ge=0, description="Weight of the log entropy ratio r_γ.")
     width: int = Field(64, ge=2, le=2**12, description="Width of the network.")
-    learning_rate: float = Field(3e-3, gt=0, description="Adam's step.")
-    weight_decay: float = Field(0.01, ge=0, description="Pull of the weights to zero.")
-    prior_strength: float = Field(
-        10.0, ge=0, description="How many time steps of data the anchor's own forecast is worth against the network's."
-    )
-    averaging: float = Field(0.95, ge=0, lt=1, description="Decay of the running mean of the weights that is kept.")
-    max_steps: int = Field(2000, ge=0, le=10**9, description="Most updates of the network.")
-    check_every: int = Field(50, ge=1, le=10**9, description="Updates between two looks at the validation CRPS.")
-    patience: int = Field(6, ge=1, le=10**9, description="Looks without progress before training ends.")
-    min_gain: float = Field(0.0, ge=0, lt=1, description="Share by which a network must beat the bare anchor.")
+    learning_rate: float = Field(3e-3, gt=0, description="Learning rate of AdamW.")
+    weight_decay: float = Field(0.01, ge=0, description="Weight decay of AdamW.")
+    prior_strength: float = Field(10.0, ge=0, description="Weight of the linear forecast as a prior, in time steps.")
+    averaging: float = Field(0.95, ge=0, lt=1, description="Decay of the moving average of the weights.")
+    max_steps: int = Field(2000, ge=0, le=10**9, description="Maximum number of updates of the network.")
+    check_every: int = Field(50, ge=1, le=10**9, description="Updates between two validations.")
+    patience: int = Field(6, ge=1, le=10**9, description="Validations without improvement before training stops.")
+    min_gain: float = Field(0.0, ge=0, lt=1, description="Least relative CRPS gain of a network that is kept.")
     batch_size: int = Field(512, ge=1, le=2**17, description="States per update.")
-    num_bins: int = Field(129, ge=9, le=4097, description="Tokens of a value, both open ends included.")
-    num_intentions: int = Field(
-        17, ge=3, le=1025, description="Tokens the policy can intend, made odd; the middle one is the anchor."
-    )
-    train_members: int = Field(
-        4, ge=1, le=1000, description="Anchors per series whose residuals the network learns from."
-    )
-    stride: int = Field(
-        1, ge=1, le=10**9, description="Steps between two states of a series that the network learns from."
-    )
-    validation_origins: int = Field(32, ge=1, le=10**5, description="Origins on which training is judged.")
-    validation_paths: int = Field(64, ge=2, le=2**16, description="Paths per origin for that.")
-    calibration_origins: int = Field(
-        64,
-        ge=0,
-        le=10**5,
-        description="Held-out origins per series on which the spread of the paths is judged; 0 leaves it.",
-    )
-    context_min_values: int = Field(
-        2000, ge=0, description="Observed values, of all series together, from which auto tries the transformer."
-    )
-    direct_share: float = Field(
-        1 / 3, ge=0, le=0.5, description="Share of the paths of short series that take values of direct networks."
-    )
-    ridge_share: float = Field(
-        0.3,
-        ge=0,
-        le=0.5,
-        description="Most of a long series' paths that a ridge autoregression draws; held-out origins say how many.",
-    )
-    context_length: int = Field(64, ge=2, le=2**14, description="Steps of the past that the context encoder reads.")
+    num_bins: int = Field(129, ge=9, le=4097, description="Bins of a residual, both open ones included.")
+    num_intentions: int = Field(17, ge=3, le=1025, description="Shifts that the policy can intend, made odd.")
+    train_members: int = Field(4, ge=1, le=1000, description="Members per series that the network is trained on.")
+    stride: int = Field(1, ge=1, le=10**9, description="Steps between two training states of a series.")
+    validation_origins: int = Field(32, ge=1, le=10**5, description="Held-out origins per series for validation.")
+    validation_paths: int = Field(64, ge=2, le=2**16, description="Paths per held-out origin.")
+    calibration_origins: int = Field(64, ge=0, le=10**5, description="Origins per series for calibration; 0: none.")
+    context_min_values: int = Field(2000, ge=0, description="Observed values from which auto tries the transformer.")
+    direct_share: float = Field(1 / 3, ge=0, le=0.5, description="Share of direct networks in short series' paths.")
+    ridge_share: float = Field(0.3, ge=0, le=0.5, description="Largest share of ridge paths of a long series.")
+    context_length: int = Field(64, ge=2, le=2**14, description="Past steps that the context encoder reads.")
     context_width: int = Field(32, ge=4, le=2**12, description="Width of the context encoder; a multiple of 4.")
     context_layers: int = Field(2, ge=1, le=64, description="Attention blocks of the context encoder.")
     position: Literal["learned", "sinusoidal", "continuous"] = Field(
-        "continuous", description="How the context encoder knows when; continuous uses the real gaps."
+        "continuous", description="Position encoding of the context; continuous uses the real gaps."
     )
-    num_paths: int = Field(1000, ge=2, le=2**20, description="Paths of a forecast when the caller does not say.")
+    num_paths: int = Field(1000, ge=2, le=2**20, description="Default number of paths of a forecast.")
     seed: int = Field(0, ge=0, lt=2**63, description="Seed of all random numbers.")
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
-"""`StochflowForecaster`: fit on a long table, predict distributions, judge itself on rolling origins, save and load."""
+"""`StochflowForecaster`: fit to a long table, predict distributions, cross-validate, save and load."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,58 +10,47 @@ import pandas as pd
 import torch
 
 from stochflow.core.errors import ConfigError, DataError
-from stochflow.forecasting.config import ForecastConfig
-from stochflow.forecasting.data.encoder import Columns, Encoder, Panel, check_horizon
+from stochflow.forecasting.config import ForecastConfig, check_horizon
+from stochflow.forecasting.data.columns import Columns
+from stochflow.forecasting.data.encoder import Encoder, Panel
 from stochflow.forecasting.data.series import Array, Series
-from stochflow.forecasting.model.calibration import Verdict, stretched
-from stochflow.forecasting.model.direct import direct_values, pooled
-from stochflow.forecasting.model.fit import (
-    Report,
-    Trained,
-    World,
-    context_windows,
-    fit_world,
-    silent,
-    thoughts,
-    train_network,
-)
-from stochflow.forecasting.model.paths import sample_paths, starts
-from stochflow.forecasting.model.ridge_ar import hedged
-from stochflow.forecasting.model.spread import verdicts
-from stochflow.forecasting.storage import SETTINGS, read_forecaster, write_forecaster
+from stochflow.forecasting.model.calibration import Calibration, calibrate, stretch_paths
+from stochflow.forecasting.model.context import context_vectors, encoder_windows
+from stochflow.forecasting.model.direct import direct_quantiles
+from stochflow.forecasting.model.fit import Report, TrainedNetwork, no_report, train_network
+from stochflow.forecasting.model.linear_models import fit_linear_models
+from stochflow.forecasting.model.mixture import mix_marginals
+from stochflow.forecasting.model.paths import path_starts, sample_paths
+from stochflow.forecasting.model.ridge_ar import with_ridge_paths
+from stochflow.forecasting.output import check_samples, interval_levels, quantile_rows, sample_rows
+from stochflow.forecasting.storage import SETTINGS, Fitted, read_forecaster, write_forecaster
 
-MODEL = "stochflow"
 # path steps that are held in memory at once
 _MAX_CELLS = 2_000_000
-# path steps of one series that may be asked for
-_MAX_DRAWN = 200_000_000
 # values before the first cutoff
 MIN_HISTORY = 16
 
 
-@dataclass(frozen=True)
-class _State:
-    """What fitting leaves behind."""
-
-    encoder: Encoder
-    panel: Panel
-    trained: Trained
-    world: World
-
-
 class StochflowForecaster:
-    """Probabilistic forecasts for one or many series.
+    """Probabilistic forecaster of one or many series.
 
-    An ensemble of linear anchors says what each series would do if it went on as before. A flow network, shared by all
-    series, says where the world will land around them; it is used as far as held-out origins trust it.
+    An ensemble of linear models forecasts each series; a flow network, shared by all series, shifts and scales the
+    ensemble's residuals on as many paths as held-out origins support.
 
     Args:
-        freq: pandas frequency of the series, such as "h", "D" or "MS". Without it, it is inferred; timestamps without
-            one are irregular and their gaps are used.
-        horizon: steps ahead that the network is judged on, and that `predict` returns unless told otherwise.
+        freq: pandas frequency of the series, such as "h", "D" or "MS"; inferred by default. Timestamps without a
+            frequency are irregular, and their gaps are features.
+        horizon: steps ahead on which the network is validated, and the default of `predict`.
         season_length: steps of the main season, if not the one that the frequency implies.
-        columns: names of the columns, and which are features known in advance, known only up to now, or static.
+        columns: names and roles of the columns.
         settings: fields of `ForecastConfig`.
+
+    >>> from stochflow.forecasting import StochflowForecaster, load_series
+    >>> forecaster = StochflowForecaster(freq="MS", horizon=3, network="none").fit(load_series("airline"))
+    >>> forecaster.predict(level=[80]).columns.tolist()
+    ['unique_id', 'ds', 'stochflow', 'stochflow-lo-80', 'stochflow-hi-80']
+    >>> forecaster.network, forecaster.problems
+    ('none', {})
     """
 
     def __init__(
@@ -76,69 +65,73 @@ class StochflowForecaster:
         self.freq, self.horizon, self.season_length = freq, int(horizon), season_length
         self.columns = columns or Columns()
         self.config = ForecastConfig.checked(settings)
-        self._state: _State | None = None
+        self._state: Fitted | None = None
 
     @property
     def problems(self) -> dict[str, str]:
-        """A sentence for every series that could not be used, by id."""
+        """By id, the reason why a series was left out."""
         return self._fitted().panel.problems
 
     @property
     def network(self) -> str:
-        """What refines the anchors: "none", "mlp" or "transformer"."""
+        """Selected network: "none", "mlp" or "transformer"."""
         return self._fitted().trained.name
 
     @property
     def gain(self) -> float:
-        """Share of the anchors' CRPS that the network saved on held-out origins."""
+        """Relative reduction of the linear ensemble's CRPS by the network on held-out origins."""
         return self._fitted().trained.gain
 
     @property
-    def trust(self) -> float:
-        """Share of the paths that the network guides."""
-        return self._fitted().trained.trust
+    def network_weight(self) -> float:
+        """Share of the paths that follow the network."""
+        return self._fitted().trained.network_weight
+
+    trust = network_weight  # the name that earlier versions and the command line use
 
     @property
     def stretch(self) -> dict[str, float]:
-        """Factor by which the paths of every series are stretched around their median, by id; 1 leaves them."""
-        return {uid: verdict.stretch for uid, verdict in self._verdicts().items()}
+        """By id, the factor that calibration scales paths with around their median."""
+        return {uid: found.stretch for uid, found in self._calibrations().items()}
 
     @property
     def hedge(self) -> dict[str, float]:
-        """Share of the paths of every series that a ridge autoregression draws, by id."""
-        return {uid: verdict.ridge for uid, verdict in self._verdicts().items()}
+        """By id, the share of the paths that a ridge autoregression draws."""
+        return {uid: found.ridge_share for uid, found in self._calibrations().items()}
 
     @property
     def history(self) -> pd.DataFrame:
-        """What was learned from: ids, times and values, missing ones left out."""
+        """Observed values that the forecaster was fitted to: ids, times and targets."""
         panel, names = self._fitted().panel, self.columns
+        columns = [(series.uid, panel.times[series.uid], series.y, series.observed) for series in panel.series]
         frames = [
-            pd.DataFrame({names.id: series.uid, names.time: panel.times[series.uid], names.target: series.y})[
-                series.observed
-            ]
-            for series in panel.series
+            pd.DataFrame({names.id: uid, names.time: times, names.target: y})[seen] for uid, times, y, seen in columns
         ]
         return pd.concat(frames, ignore_index=True)
 
-    def fit(self, df: pd.DataFrame, report: Report = silent) -> "StochflowForecaster":
-        """Learn from a long table. Series that cannot be used are named in `problems`."""
+    def fit(self, df: pd.DataFrame, report: Report = no_report) -> "StochflowForecaster":
+        """Fit to a long table; series that cannot be used are named in `problems`.
+
+        >>> from stochflow.forecasting import StochflowForecaster, load_series
+        >>> forecaster = StochflowForecaster(freq="YS", network="none", calibration_origins=0).fit(load_series("lynx"))
+        >>> len(forecaster.history)
+        114
+        """
         encoder = Encoder.fit(df, self.columns, self.freq, self.season_length)
-        panel = encoder.panel(df)
-        if not panel.series:
-            raise DataError(f"no series can be used; {next(iter(panel.problems.values()))}")
-        trained = self._learned(panel.series, encoder, self.horizon, report)
-        self._state = _State(encoder, panel, trained, fit_world(panel.series, encoder.rhythm, self.config))
+        self._state = self._fit(_usable_panel(encoder, df), encoder, self.horizon, None, report)
         return self
 
     def update(self, df: pd.DataFrame) -> "StochflowForecaster":
-        """Take over newer data: anchors, calibration and direct networks are new, the flow network stays."""
+        """Fit to newer data but keep the flow network; direct networks and calibration are fitted anew.
+
+        >>> from stochflow.forecasting import StochflowForecaster, load_series
+        >>> lynx = load_series("lynx")
+        >>> forecaster = StochflowForecaster(freq="YS", network="none", calibration_origins=0).fit(lynx[:-10])
+        >>> forecaster.update(lynx).predict(1)["ds"].item()
+        Timestamp('1935-01-01 00:00:00')
+        """
         state = self._fitted()
-        panel = state.encoder.panel(df)
-        if not panel.series:
-            raise DataError(f"no series can be used; {next(iter(panel.problems.values()))}")
-        trained = self._calibrated(state.trained, panel.series, state.encoder, self.horizon)
-        world = fit_world(panel.series, state.encoder.rhythm, self.config)
-        self._state = replace(state, panel=panel, trained=trained, world=world)
+        self._state = self._fit(_usable_panel(state.encoder, df), state.encoder, self.horizon, state.trained)
         return self
 
     def predict(
@@ -154,7 +147,14 @@ class StochflowForecaster:
         Returns:
             One row per series and step: the ids, the times, the predictive median `stochflow`, for each `level` the
             interval `stochflow-lo-80`, `stochflow-hi-80`, for each of `quantiles` a column `stochflow-q-0.1`. With
-            `num_samples` and neither of them: one row per path, with its number in `sample`.
+            `num_samples` and neither of them: one row per path and step, with the number of the path in `sample`.
+
+        >>> from stochflow.forecasting import StochflowForecaster, load_series
+        >>> forecaster = StochflowForecaster(freq="YS", network="none", calibration_origins=0).fit(load_series("lynx"))
+        >>> list(forecaster.predict(2, quantiles=[0.1, 0.9]).columns)
+        ['unique_id', 'ds', 'stochflow', 'stochflow-q-0.1', 'stochflow-q-0.9']
+        >>> forecaster.predict(2, num_samples=100).shape
+        (200, 4)
         """
         horizon = self.horizon if h is None else h
         check_horizon(horizon)
@@ -162,25 +162,25 @@ class StochflowForecaster:
         num = num_samples if num_samples is not None else self.config.num_paths
         check_samples(num, horizon)
         state = self._fitted()
-        extended, times, anchors, ridges = [], [], [], []
-        for series, own, ridge in zip(state.panel.series, state.world.anchors, state.world.ridges, strict=True):
+        panel, extended, times, used = state.panel, [], [], []
+        for index, series in enumerate(panel.series):
             try:
-                ahead, when = state.encoder.future(series, state.panel.times[series.uid], horizon, future_df)
+                ahead, when = state.encoder.future(series, panel.times[series.uid], horizon, future_df)
             except DataError as error:
-                state.panel.problems[series.uid] = str(error)
+                panel.problems[series.uid] = str(error)
                 continue
-            extended.append(replace(series, outside=np.concatenate([series.outside, ahead])))
+            extended.append(replace(series, exogenous=np.concatenate([series.exogenous, ahead])))
             times.append(when)
-            anchors.append(own)
-            ridges.append(ridge)
+            used.append(index)
         if not extended:
-            raise DataError(f"no series can be forecast; {next(reversed(state.panel.problems.values()))}")
-        state = replace(state, world=replace(state.world, anchors=anchors, ridges=ridges))
-        paths = self._paths(extended, state, horizon, num)
-        frames = []
-        for series, when, drawn in zip(extended, times, paths, strict=True):
-            make = sample_rows if num_samples is not None and not levels else quantile_rows
-            frames.append(make(drawn, levels, {self.columns.id: series.uid, self.columns.time: when}))
+            raise DataError(f"no series can be forecast; {next(reversed(panel.problems.values()))}")
+        known = replace(state, panel=replace(panel, series=extended), models=state.models.subset(used))
+        paths = self._paths(known, horizon, num)
+        make = sample_rows if num_samples is not None and not levels else quantile_rows
+        frames = [
+            make(drawn, levels, {self.columns.id: series.uid, self.columns.time: when})
+            for series, when, drawn in zip(extended, times, paths, strict=True)
+        ]
         return pd.concat(frames, ignore_index=True)
 
     def cross_validation(
@@ -193,11 +193,19 @@ class StochflowForecaster:
         quantiles: Sequence[float] | None = None,
         refit: bool = False,
     ) -> pd.DataFrame:
-        """Forecasts from `n_windows` rolling origins at the end of every series, with what happened beside them.
+        """Forecasts from `n_windows` rolling origins at the end of every series, with the observed values beside them.
 
-        The origins are `step_size` steps apart, half the horizon by default. Anchors and calibration are fitted anew at
-        each; the network is learned before the first, or anew with `refit`. Features known in advance are taken from
-        the table.
+        The origins are `step_size` steps apart, half the horizon by default. The network is trained before the first
+        origin, with `refit` at each; everything else is fitted at each. Features known in advance are taken from the
+        table.
+
+        >>> from stochflow.forecasting import StochflowForecaster, load_series
+        >>> forecaster = StochflowForecaster(freq="YS", horizon=4, network="none", calibration_origins=0)
+        >>> found = forecaster.cross_validation(load_series("lynx"), n_windows=2, level=[80])
+        >>> list(found.columns)
+        ['unique_id', 'ds', 'cutoff', 'stochflow', 'stochflow-lo-80', 'stochflow-hi-80', 'y']
+        >>> found["cutoff"].dt.year.unique().tolist()
+        [1928, 1930]
         """
         horizon = self.horizon if h is None else h
         check_horizon(horizon)
@@ -207,17 +215,13 @@ class StochflowForecaster:
         levels = interval_levels(level, quantiles)
         num_held = horizon + (n_windows - 1) * step
         encoder, panel = self._known_before(df, num_held)
-        long, rows, trained = panel.series, [], None
+        rows, trained = [], None
         for window in range(n_windows):
-            cut = [truncated(series, len(series) - num_held + window * step, horizon) for series in long]
-            known = [_history(series) for series in cut]
-            if trained is None or refit:
-                trained = self._learned(known, encoder, horizon, silent)
-            else:
-                trained = self._calibrated(trained, known, encoder, horizon)
-            state = _State(encoder, panel, trained, fit_world(cut, encoder.rhythm, self.config))
-            paths = self._paths(cut, state, horizon, self.config.num_paths)
-            for series, whole, drawn in zip(cut, long, paths, strict=True):
+            cut = [truncated(series, len(series) - num_held + window * step, horizon) for series in panel.series]
+            fitted = self._fit(replace(panel, series=cut), encoder, horizon, None if refit else trained)
+            trained = fitted.trained
+            paths = self._paths(fitted, horizon, self.config.num_paths)
+            for series, whole, drawn in zip(cut, panel.series, paths, strict=True):
                 times, here = panel.times[series.uid], slice(len(series), len(series) + horizon)
                 labels = {self.columns.id: series.uid, self.columns.time: times[here], "cutoff": times[len(series) - 1]}
                 truth = np.where(whole.observed[here], whole.y[here], np.nan)
@@ -225,46 +229,60 @@ class StochflowForecaster:
         return pd.concat(rows, ignore_index=True)
 
     def save(self, path: str | Path) -> Path:
-        """Write the fitted forecaster to a folder: weights and data as safetensors, the rest as JSON."""
-        state = self._fitted()
+        """Write the fitted forecaster to a folder: weights and data as safetensors, the rest as JSON.
+
+        >>> import tempfile
+        >>> from stochflow.forecasting import StochflowForecaster, load_series
+        >>> forecaster = StochflowForecaster(freq="YS", network="none", calibration_origins=0).fit(load_series("lynx"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     sorted(file.name for file in forecaster.save(folder).iterdir())
+        ['forecaster.json', 'forecaster.safetensors']
+        """
         settings = {name: getattr(self, name) for name in SETTINGS}
-        return write_forecaster(Path(path), settings, self.config, state.encoder, state.panel, state.trained)
+        return write_forecaster(Path(path), settings, self.config, self._fitted())
 
     @classmethod
     def load(cls, path: str | Path) -> "StochflowForecaster":
-        """The forecaster that `save` wrote; it predicts the same."""
-        settings, config, encoder, panel, trained = read_forecaster(Path(path))
-        forecaster = cls(columns=encoder.columns, **settings, **config.model_dump())
-        try:
-            world = fit_world(panel.series, encoder.rhythm, config)
-        except (ValueError, IndexError, TypeError, ArithmeticError) as error:  # numpy's LinAlgError is a ValueError
-            raise DataError(f"the data of the forecaster in {path} are damaged ({error}); fit it again") from None
-        forecaster._state = _State(encoder, panel, trained, world)
+        """The forecaster that `save` wrote; its forecasts are identical.
+
+        >>> import tempfile
+        >>> from stochflow.forecasting import StochflowForecaster, load_series
+        >>> forecaster = StochflowForecaster(freq="YS", network="none", calibration_origins=0).fit(load_series("lynx"))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     loaded = StochflowForecaster.load(forecaster.save(folder))
+        >>> loaded.predict().equals(forecaster.predict())
+        True
+        """
+        settings, config, fitted = read_forecaster(Path(path))
+        forecaster = cls(columns=fitted.encoder.columns, **settings, **config.model_dump())
+        forecaster._state = fitted
         return forecaster
 
-    def _fitted(self) -> _State:
+    def _fitted(self) -> Fitted:
         if self._state is None:
             raise ConfigError("the forecaster has not been fitted; call fit first")
         return self._state
 
-    def _verdicts(self) -> dict[str, Verdict]:
-        """What held-out origins asked for, by id; nothing where there were none."""
+    def _calibrations(self) -> dict[str, Calibration]:
+        """Calibration by id; the neutral one without held-out origins."""
         state = self._fitted()
-        return {series.uid: state.trained.verdicts.get(series.uid, Verdict()) for series in state.panel.series}
+        return {series.uid: state.calibrations.get(series.uid, Calibration()) for series in state.panel.series}
 
-    def _learned(self, panel: list[Series], encoder: Encoder, horizon: int, report: Report) -> Trained:
-        """The network, and what held-out origins ask for."""
-        categories = tuple(encoder.num_categories)
-        trained = train_network(panel, encoder.rhythm, horizon, self.config, categories, report)
-        return self._calibrated(trained, panel, encoder, horizon)
-
-    def _calibrated(self, trained: Trained, panel: list[Series], encoder: Encoder, horizon: int) -> Trained:
-        """The same network with what the latest held-out origins ask for, and what direct networks say."""
-        found = verdicts(trained, panel, encoder.rhythm, horizon, self.config)
-        return replace(trained, verdicts=found, direct=direct_values(panel, encoder.rhythm, horizon, self.config))
+    def _fit(
+        self, panel: Panel, encoder: Encoder, horizon: int, trained: TrainedNetwork | None, report: Report = no_report
+    ) -> Fitted:
+        """Fit everything to a panel; the flow network only if no trained one is given."""
+        series, seasonality = panel.series, encoder.seasonality
+        if trained is None:
+            categories = tuple(encoder.num_categories)
+            trained = train_network(series, seasonality, horizon, self.config, categories, report)
+        calibrations = calibrate(trained, series, seasonality, horizon, self.config)
+        direct = direct_quantiles(series, seasonality, horizon, self.config)
+        models = fit_linear_models(series, seasonality, self.config)
+        return Fitted(encoder, panel, trained, calibrations, direct, models)
 
     def _known_before(self, df: pd.DataFrame, num_held: int) -> tuple[Encoder, Panel]:
-        """What the table without its last `num_held` rows teaches, and the whole series that are long without them."""
+        """Encoder fitted without the last `num_held` rows, and the whole series that are long enough without them."""
         too_short = f"no series has {num_held + MIN_HISTORY} values; take fewer windows or a shorter horizon"
         known = _drop_last(df, self.columns, num_held)
         if known.empty and not df.empty:
@@ -277,104 +295,59 @@ class StochflowForecaster:
             raise DataError(too_short)
         return encoder, replace(panel, series=used)
 
-    def _paths(self, panel: list[Series], state: _State, horizon: int, num_paths: int) -> list[Array]:
-        """Draws of every series that start after its last value, [num_paths, horizon] each."""
-        network, world = state.trained.network, state.world
+    def _paths(self, fitted: Fitted, horizon: int, num_paths: int) -> list[Array]:
+        """Sampled futures of every series, [num_paths, horizon] each."""
+        panel, models, network = fitted.panel.series, fitted.models, fitted.trained.network
         generator = torch.Generator().manual_seed(self.config.seed)
-        contexts = None
-        if network is not None:
-            needs = network.context is not None
-            windows = context_windows(panel, world, self.config.context_length) if needs else None
-            ends = torch.tensor([len(series) for series in panel])
-            contexts = thoughts(network, panel, windows, torch.arange(len(panel)), ends)
+        windows = encoder_windows(network, panel, models, self.config.context_length)
+        ends = torch.tensor([len(series) for series in panel])
+        contexts = context_vectors(network, panel, windows, torch.arange(len(panel)), ends)
         drawn = []
-        for index, (series, anchors) in enumerate(zip(panel, world.anchors, strict=True)):
+        for index, (series, ensemble) in enumerate(zip(panel, models.ensembles, strict=True)):
             own = contexts[index : index + 1] if contexts is not None else None
-            verdict = state.trained.verdicts.get(series.uid, Verdict())
+            calibration = fitted.calibrations.get(series.uid, Calibration())
             left, parts = num_paths, []
             while left:
                 size = min(left, max(_MAX_CELLS // horizon, 1))
-                start = starts(series, anchors, [len(series)], horizon, size)
-                part = sample_paths(
-                    start, world.rhythm, network, world.kernel, world.bins, generator, own, state.trained.trust
-                )
-                parts.append(hedged(part.numpy(), verdict.ridge, world.ridges[index], series.y, generator))
+                start = path_starts(series, ensemble, [len(series)], horizon, size)
+                part = sample_paths(start, models, network, generator, own, fitted.trained.network_weight).numpy()
+                parts.append(with_ridge_paths(part, calibration.ridge_share, models.ridges[index], series.y, generator))
                 left -= size
-            paths = stretched(np.concatenate(parts), verdict.stretch, anchors.floor)
-            direct = state.trained.direct.get(series.uid)
-            drawn.append(paths if direct is None else pooled(paths, direct, self.config.direct_share))
+            paths = stretch_paths(np.concatenate(parts), calibration.stretch, ensemble.floor)
+            direct = fitted.direct.get(series.uid)
+            drawn.append(paths if direct is None else mix_marginals(paths, direct, self.config.direct_share))
         return drawn
 
 
+def _usable_panel(encoder: Encoder, df: pd.DataFrame) -> Panel:
+    """The panel of a table; raises a DataError if none of its series can be used."""
+    panel = encoder.panel(df)
+    if not panel.series:
+        raise DataError(f"no series can be used; {next(iter(panel.problems.values()))}")
+    return panel
+
+
 def truncated(series: Series, end: int, horizon: int) -> Series:
-    """The series as it was known before index `end`, with the features of `horizon` more steps."""
+    """The series as known before index `end`, with exogenous features of `horizon` more steps."""
     observed = series.observed[:end]
     last = int(np.flatnonzero(observed)[-1])
     y = series.y[:end].copy()
-    y[last + 1 :] = y[last]  # a gap that is still open has no far end yet
+    y[last + 1 :] = y[last]  # a gap that is open at `end` must not be interpolated towards later values
     return replace(
         series,
         y=y,
         observed=observed,
-        outside=series.outside[: end + horizon],
+        exogenous=series.exogenous[: end + horizon],
         past=series.past[:end],
         positions=series.positions[:end],
     )
-
-
-def _history(series: Series) -> Series:
-    return replace(series, outside=series.outside[: len(series)])
 
 
 def _drop_last(df: pd.DataFrame, columns: Columns, num: int) -> pd.DataFrame:
     """The table without the last `num` rows of every series."""
     if columns.time not in df.columns:
         return df  # the encoder says what is missing
-    if columns.id not in df.columns:
-        return df.sort_values(columns.time).iloc[:-num]
     ordered = df.sort_values(columns.time)
+    if columns.id not in df.columns:
+        return ordered.iloc[:-num]
     return ordered[ordered.groupby(columns.id).cumcount(ascending=False) >= num]
-
-
-def interval_levels(level: Sequence[float] | None, quantiles: Sequence[float] | None) -> dict[str, float]:
-    """Column name → quantile, for intervals in per cent and for quantiles between 0 and 1."""
-    columns: dict[str, float] = {}
-    for percent in _numbers("level", level):
-        if not 0 < percent < 100:
-            raise ConfigError(f"level {percent:g} is no interval; give per cents between 0 and 100, such as 80")
-        columns[f"{MODEL}-lo-{percent:.12g}"] = 0.5 - percent / 200
-        columns[f"{MODEL}-hi-{percent:.12g}"] = 0.5 + percent / 200
-    for quantile in _numbers("quantiles", quantiles):
-        if not 0 < quantile < 1:
-            raise ConfigError(f"quantile {quantile:g} lies outside (0, 1); give shares such as 0.1")
-        columns[f"{MODEL}-q-{quantile:.12g}"] = quantile
-    return columns
-
-
-def _numbers(name: str, given: Sequence[float] | None) -> list[float]:
-    """One number or several as a list."""
-    try:
-        return [] if given is None else [float(value) for value in np.atleast_1d(np.asarray(given, dtype=float))]
-    except (TypeError, ValueError):
-        raise ConfigError(f"{name} is {given!r}; give a list of numbers") from None
-
-
-def check_samples(num: int, horizon: int) -> None:
-    """Raise a ConfigError for a number of paths that is none, or that no memory holds."""
-    whole = isinstance(num, int | np.integer) and not isinstance(num, bool)
-    if not whole or not 2 <= num <= _MAX_DRAWN // horizon:
-        most = _MAX_DRAWN // horizon
-        raise ConfigError(f"{num} paths of {horizon} steps cannot be drawn; ask for 2 to {most:,} paths")
-
-
-def quantile_rows(drawn: Array, levels: dict[str, float], labels: dict[str, Any]) -> pd.DataFrame:
-    """Labels, median and quantiles of draws [num, horizon], one row per step."""
-    values = np.quantile(drawn, [0.5, *levels.values()], axis=0)
-    return pd.DataFrame({**labels, **dict(zip([MODEL, *levels], values, strict=True))})
-
-
-def sample_rows(drawn: Array, levels: dict[str, float], labels: dict[str, Any]) -> pd.DataFrame:
-    """Labels and values of draws [num, horizon], path by path."""
-    num, horizon = drawn.shape
-    columns = {name: np.tile(value, num) if isinstance(value, pd.Index) else value for name, value in labels.items()}
-    return pd.DataFrame({**columns, "sample": np.repeat(np.arange(num), horizon), MODEL: drawn.ravel()})

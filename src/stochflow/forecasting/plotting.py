@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 
 from stochflow.core.errors import DataError
-from stochflow.forecasting.data.tables import to_numbers
+from stochflow.forecasting.data.columns import require_table
+from stochflow.forecasting.data.split import to_numbers
 from stochflow.forecasting.plotting_template import BODY, SCRIPT, STYLE
 from stochflow.reports.html.page import assemble, plotly_js, versions, write_page
 
@@ -120,8 +121,7 @@ def _by_series(forecasts: pd.DataFrame | Mapping[str, pd.DataFrame]) -> dict[str
 
 
 def _require(table: pd.DataFrame, what: str, names: tuple[str, ...]) -> None:
-    if not isinstance(table, pd.DataFrame):
-        raise DataError(f"the {what} is of type {type(table).__name__}; give a pandas DataFrame")
+    require_table(table, f"the {what}")
     for name in names:
         if (table.columns == name).sum() > 1:
             raise DataError(f"the {what} has two columns '{name}'; keep one of them")

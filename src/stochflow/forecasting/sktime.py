@@ -8,10 +8,11 @@ import pandas as pd
 
 from stochflow.core.errors import DataError
 from stochflow.core.extras import extra
-from stochflow.forecasting.data.encoder import Columns
-from stochflow.forecasting.data.tables import names_list, show_time
+from stochflow.forecasting.data.columns import Columns
+from stochflow.forecasting.data.split import names_list, show_time
 from stochflow.forecasting.data.timeline import infer_freq
-from stochflow.forecasting.forecaster import MODEL, StochflowForecaster
+from stochflow.forecasting.forecaster import StochflowForecaster
+from stochflow.forecasting.output import MODEL
 
 BaseForecaster: Any = extra("sktime.forecasting.base", "sktime").BaseForecaster
 _HORIZON = 12
@@ -23,13 +24,13 @@ class StochflowSktimeForecaster(BaseForecaster):  # type: ignore[misc]  # sktime
     """Sampled paths of a `StochflowForecaster` as sktime's points, quantiles, intervals and distributions.
 
     The point forecast is the predictive median. `X` holds features known in advance; steps that `fh` leaves out may be
-    left out of it too, and count as an average step. `update` fits the anchors and the calibration anew and keeps
-    the network, whatever `update_params` says: the anchors are how the series is remembered. Panels are fitted series
+    left out of it too, and count as an average step. `update` keeps the network and fits everything else anew,
+    whatever `update_params` says: the linear models hold the state of the series. Panels are fitted series
     by series; for one network that they share, use `StochflowForecaster`.
 
     Args:
         freq: pandas frequency, if the index has none: what one step of an integer index means, such as "MS".
-        horizon: steps ahead that the network is judged on; by default as far as the `fh` of `fit` reaches, else 12.
+        horizon: steps ahead on which the network is validated; by default as far as the `fh` of `fit` reaches, else 12.
         season_length: steps of the main season, if not the one that the frequency implies.
         network: "auto", "none", "mlp" or "transformer".
         num_paths: paths that are drawn for a forecast.
@@ -171,7 +172,7 @@ class StochflowSktimeForecaster(BaseForecaster):  # type: ignore[misc]  # sktime
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
-        """Settings for sktime's checks: the bare anchors, and a network that trains for an instant."""
+        """Settings for sktime's checks: the linear ensemble alone, and a network with four updates."""
         quick = {"max_steps": 4, "check_every": 2, "width": 4, "batch_size": 16, "min_gain": 0.0}
         return [
             {"network": "none", "num_paths": 20},

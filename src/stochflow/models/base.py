@@ -1,13 +1,12 @@
 """What every flow model answers: heads along the paths of a batch, flows of all children, and a sampler."""
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-Array = npt.NDArray[Any]
+from stochflow.models.evaluation import AlongPaths, Array, Evaluation, PathHeads
 
 
 class Sampler(Protocol):
@@ -21,29 +20,6 @@ class Sampler(Protocol):
 
     def advance(self, outcomes: Array) -> None:
         """Go on to the states behind the outcomes, [batch]."""
-
-
-class PathHeads(NamedTuple):
-    """Outputs of a network along the paths of a batch, at the states s_t before every step.
-
-    Attributes:
-        log_policy: log π(·|s_t), [batch, time, A].
-        log_flow: log F(s_t), [batch, time].
-        log_backward: log π_B(s_t, ·|s_{t+1}) over intentions, [batch, time, A]; summed over them it is
-            p_B(s_t|s_{t+1}). None where it was not requested.
-        log_parent: log p_B(s_t|s_{t+1}), [batch, time]; None on a tree, where a state has one parent.
-        log_end_flow: log F of the finished object as the flow head has it, [batch]; None where it was not requested.
-        allowed: True for intentions that are possible in s_t, [batch, time, A]; None where all are.
-        choices: |A(s_t)|, the number of possible intentions, [batch, time]; None where it is A everywhere.
-    """
-
-    log_policy: Tensor
-    log_flow: Tensor
-    log_backward: Tensor | None = None
-    log_parent: Tensor | None = None
-    log_end_flow: Tensor | None = None
-    allowed: Tensor | None = None
-    choices: Tensor | None = None
 
 
 class ChildFlows(NamedTuple):
@@ -78,13 +54,8 @@ class FlowModel(nn.Module, ABC):
         return next(self.parameters()).dtype
 
     @abstractmethod
-    def along(self, outcomes: Tensor, valid: Tensor, backward: str | None = None, ends: bool = False) -> PathHeads:
-        """Heads along paths, differentiable; [batch, time] twice.
-
-        Args:
-            backward: "learned" or "uniform" to have π_B, None to do without.
-            ends: True to have log F of the finished objects.
-        """
+    def evaluate(self, where: AlongPaths) -> Evaluation[PathHeads]:
+        """What the network says along paths: the only door to its outputs in training."""
 
     @abstractmethod
     def children_along(self, outcomes: Tensor, valid: Tensor) -> ChildFlows:

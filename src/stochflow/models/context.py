@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from stochflow.config.schema import ContextConfig
+from stochflow.config.context import ContextConfig
 from stochflow.core.errors import ConfigError
 from stochflow.models.attention import Block, initialise_linears
 

@@ -2,41 +2,39 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import overload
 
 import torch
 from torch import Tensor, nn
 
 from stochflow.core.logspace import masked_log_softmax
-from stochflow.models.base import ChildFlows, FlowModel, PathHeads, Sampler
+from stochflow.models.base import ChildFlows, FlowModel, Sampler
 from stochflow.models.conditioning import Conditioner
-from stochflow.models.engine.prefix_evaluation import Evaluation, Recorder, StateRecorder, Workspace
+from stochflow.models.engine.buffers import Buffers, Version
+from stochflow.models.engine.heads import EngineHeads
+from stochflow.models.engine.prefix_evaluation import EngineEvaluation, PrefixEvaluation
 from stochflow.models.engine.prefix_layout import PrefixTree
+from stochflow.models.engine.state_evaluation import StateEvaluation
+from stochflow.models.evaluation import (
+    AlongPaths,
+    AtPrefixes,
+    AutogradEvaluation,
+    Evaluation,
+    H,
+    Heads,
+    PathHeads,
+)
 from stochflow.models.kmer_body import PrefixBody
 from stochflow.models.masks import IntentionMask
 from stochflow.models.prefix_sampler import NetworkSampler, RecordingSampler
 from stochflow.models.transformer_body import TransformerBody
 
 Body = PrefixBody | TransformerBody
-_MAX_WORKSPACE = 2**20  # numbers per layer of what is kept from batch to batch
+_MAX_BUFFERS = 2**20  # numbers per layer of what is kept from batch to batch
 _BLOCK = 2**22  # numbers in the features of one block: sixteen megabytes
 _MAX_RECORDED = 2**23  # numbers per layer that a sampler keeps for the loss: about a third of a gigabyte for all layers
 _NEAR_BLOCK = 2**19  # the same where it is used at once: two megabytes stay in the cache
 _Prefixes = tuple[Tensor, Tensor]  # tokens and sums of some prefixes of one length
-
-
-class Heads(NamedTuple):
-    """Outputs for a batch of prefixes with any leading shape.
-
-    Attributes:
-        log_policy: log π(a|s), [..., K] (`pol_logits`).
-        log_backward: log π_B(a|s'), which intention led into this state, [..., K] (`pol_back_logits`).
-        log_flow: log F(s), [...] (`log_flows`).
-    """
-
-    log_policy: Tensor
-    log_backward: Tensor
-    log_flow: Tensor
 
 
 class FlowNetwork(FlowModel):
@@ -54,16 +52,14 @@ class FlowNetwork(FlowModel):
 
     With `fused`, prefixes that several rows share are evaluated once, and the k-mer body's gradient is written out.
     Without it everything is left to autograd, as transforms of `torch.func` need it.
-
-    While it is `shared` among processes, each evaluates some of the rows: then only `Heads` are known of all of them.
     """
 
     context: Tensor
     fused = True
-    shared = False
     mask: IntentionMask | None = None
     stop: int | None = None
-    _workspace: Workspace | None = None
+    _scratch: Buffers | None = None
+    _sampled: PrefixEvaluation | None = None
 
     def __init__(
         self,
@@ -78,6 +74,7 @@ class FlowNetwork(FlowModel):
     ) -> None:
         super().__init__()
         self.num_tokens, self.num_actions, self.length = num_tokens, num_tokens, length
+        self._weights_version = Version()
         self.body: Body = PrefixBody(num_tokens, length, kmers, width, num_layers, plain) if body is None else body
         self.policy_head = nn.Linear(width, num_tokens)
         self.backward_head = nn.Linear(width, num_tokens)
@@ -98,27 +95,66 @@ class FlowNetwork(FlowModel):
     def device(self) -> torch.device:
         return self.body.start.device
 
-    def along(self, outcomes: Tensor, valid: Tensor, backward: str | None = None, ends: bool = False) -> PathHeads:
-        """Heads along paths; see `FlowModel.along`. A prefix has one parent, so π_B is over intentions alone."""
-        tokens = outcomes.to(self.device)
-        whole = ends or backward == "learned"
-        heads = self.all_prefixes(tokens if whole else tokens[:, :-1])
-        return self.path_heads(tokens, heads, backward, ends)
+    @overload
+    def evaluate(self, where: AlongPaths) -> Evaluation[PathHeads]: ...
 
-    def path_heads(self, tokens: Tensor, heads: Heads, backward: str | None, ends: bool) -> PathHeads:
-        """Heads at every prefix as heads along paths; those of the complete sequences may be missing."""
-        length = tokens.shape[1]
-        log_policy = heads.log_policy[:, :length]
-        log_backward = heads.log_backward[:, 1:] if backward == "learned" else None
-        if backward == "uniform":
-            log_backward = torch.log_softmax(torch.zeros_like(log_policy), dim=-1)
-        return PathHeads(
-            log_policy=log_policy,
-            log_flow=heads.log_flow[:, :length],
-            log_backward=log_backward,
-            log_end_flow=heads.log_flow[:, -1] if ends else None,
-            allowed=None if self.mask is None else self.mask.all_prefixes(tokens)[:, :-1],
-        )
+    @overload
+    def evaluate(self, where: AtPrefixes) -> Evaluation[Heads]: ...
+
+    def evaluate(self, where: AlongPaths | AtPrefixes) -> Evaluation[PathHeads] | Evaluation[Heads]:
+        """What the network says along paths, or at one prefix per row; see `Evaluation`.
+
+        A batch that a `recording_sampler` has just drawn is not evaluated again.
+        """
+        return self._evaluate_states(where) if isinstance(where, AtPrefixes) else self._evaluate_paths(where)
+
+    def _evaluate_paths(self, where: AlongPaths) -> Evaluation[PathHeads]:
+        sampled, self._sampled = self._sampled, None
+        tokens = where.outcomes.to(self.device)
+        whole = where.ends or where.backward == "learned"
+        prefixes = tokens if whole else tokens[:, :-1]
+        allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
+        log_completions = self.steps_left(prefixes) * math.log(self.num_tokens)
+        shown = None if allowed is None or whole else allowed[:, :-1]
+        shown = allowed if whole else shown
+
+        def arrange(heads: Heads) -> PathHeads:
+            return _path_heads(heads, tokens.shape[1], where, None if allowed is None else allowed[:, :-1])
+
+        if not self.records or not len(tokens):
+            return self._by_autograd(self.body.prefix_sums(prefixes), shown, log_completions, arrange)
+        if sampled is None or not sampled.covers(tokens):
+            engine = self.evaluated(prefixes)
+        else:
+            engine = sampled
+            if whole:
+                self.evaluate_leaves(engine)
+        return EngineHeads(engine, shown, log_completions, arrange)
+
+    def _evaluate_states(self, where: AtPrefixes) -> Evaluation[Heads]:
+        tokens, depths = where.tokens.to(self.device), where.depths.to(self.device)
+        allowed = None if self.mask is None else self.mask.at(tokens, depths)
+        left = self.length - depths
+        if self.stop is not None:
+            left = self.steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
+        log_completions = left * math.log(self.num_tokens)
+        if self.records and len(tokens) and self.device.type == "cpu":
+            return EngineHeads(self.evaluated_at(tokens, depths), allowed, log_completions, lambda heads: heads)
+        return self._by_autograd(self.body.sums_at(tokens, depths), allowed, log_completions, lambda heads: heads)
+
+    def _by_autograd(
+        self, sums: Tensor, allowed: Tensor | None, log_completions: Tensor, arrange: Callable[[Heads], H]
+    ) -> Evaluation[H]:
+        """The same by autograd, from what the body makes of the prefixes, [..., width]."""
+        features, num = self._features(sums, None), self.num_tokens
+        raw = torch.cat([head(features) for head in self._linears], dim=-1)
+
+        def heads(outputs: Tensor) -> H:
+            log_policy = masked_log_softmax(outputs[..., :num], allowed)
+            log_backward = torch.log_softmax(outputs[..., num : 2 * num], dim=-1)
+            return arrange(Heads(log_policy, log_backward, outputs[..., -1] + log_completions))
+
+        return AutogradEvaluation(raw, heads)
 
     def children_along(self, outcomes: Tensor, valid: Tensor) -> ChildFlows:
         return ChildFlows(self.child_log_flows(outcomes.to(self.device)))
@@ -133,8 +169,12 @@ class FlowNetwork(FlowModel):
 
     def recording_sampler(self, batch_size: int) -> Sampler:
         """A sampler that keeps what a loss on the same episodes needs, where that can be kept and fits into memory."""
-        fits = batch_size * self.length * self.body.width <= _MAX_RECORDED
-        return RecordingSampler(self, batch_size) if fits and self.records else NetworkSampler(self, batch_size)
+        self._sampled = None  # so that its buffers can be used again
+        if not self.records or batch_size * self.length * self.body.width > _MAX_RECORDED:
+            return NetworkSampler(self, batch_size)
+        sampler = RecordingSampler(self, batch_size)
+        self._sampled = sampler.evaluation
+        return sampler
 
     def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at every prefix, the empty one first; [batch, time] → [batch, time + 1, ...].
@@ -152,48 +192,41 @@ class FlowNetwork(FlowModel):
         """True where the gradient of body and heads together is written out."""
         return self.fused and self.conditioner is None and isinstance(self.body, PrefixBody)
 
-    def recorder(self, tree: PrefixTree, num_complete: int = 0) -> Recorder:
+    def begin_evaluation(self, tree: PrefixTree, num_complete: int = 0) -> PrefixEvaluation:
         """What evaluates this network on a tree, level by level, where it `records`."""
         assert isinstance(self.body, PrefixBody)
-        return Recorder(self._space(self.body, Recorder.num_nodes(self.body, tree, num_complete)), tree, num_complete)
+        num_nodes = PrefixEvaluation.num_nodes(self.body, tree, num_complete)
+        return PrefixEvaluation(self._space(self.body, num_nodes), tree, num_complete)
 
-    def _space(self, body: PrefixBody, num_nodes: int) -> Workspace:
-        """Room for so many nodes: what there is, if it is large enough and nobody needs it."""
-        space = self._workspace
+    def _space(self, body: PrefixBody, num_nodes: int) -> Buffers:
+        """Buffers for so many nodes: those of the last evaluation, if they are large enough and free."""
+        space = self._scratch
         if space is None or space.body is not body or space.capacity < num_nodes or not space.free:
             heads = [weight for head in self._linears for weight in (head.weight, head.bias)]
-            space = Workspace(body, heads, num_nodes)
-            if num_nodes * body.width <= _MAX_WORKSPACE:
-                self._workspace = space
+            space = Buffers(body, heads, num_nodes, self._weights_version)
+            if num_nodes * body.width <= _MAX_BUFFERS:
+                self._scratch = space
         return space
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "FlowNetwork":
-        self._workspace = None  # the weights go elsewhere or change their precision
+        self._scratch = self._sampled = None  # the weights go elsewhere or change their precision
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]  # torch
 
     @torch.no_grad()
-    def evaluated(self, tokens: Tensor) -> Recorder:
+    def evaluated(self, tokens: Tensor) -> PrefixEvaluation:
         """Every prefix of finished rows, [batch, time], the empty one first, each evaluated once."""
-        recorder = self.recorder(PrefixTree.of(tokens, self.num_tokens))
+        evaluation = self.begin_evaluation(PrefixTree.of(tokens, self.num_tokens))
         for _ in range(tokens.shape[1]):
-            recorder.grow()
-        recorder.evaluate()
-        return recorder
+            evaluation.grow()
+        evaluation.evaluate()
+        return evaluation
 
-    def recorded(self, recorder: Recorder, leaves: bool = True) -> Heads:
-        """Heads from what sampling computed with these weights; the complete sequences are left out on demand."""
-        if leaves:
-            self.evaluate_leaves(recorder)
-        tokens = recorder.tree.tokens_of(recorder.num_levels - 1)
-        allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
-        return self._recorded_heads(recorder, self.steps_left(tokens), allowed)
-
-    def evaluate_leaves(self, recorder: Recorder) -> None:
-        """Let it know the complete sequences too, which sampling does not evaluate."""
-        if recorder.num_levels == self.length:
+    def evaluate_leaves(self, evaluation: PrefixEvaluation) -> None:
+        """Evaluate the complete sequences too, which sampling leaves out."""
+        if evaluation.num_levels == self.length:
             with torch.no_grad():
-                recorder.grow()
-                recorder.evaluate()
+                evaluation.grow()
+                evaluation.evaluate()
 
     def at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, ...]."""
@@ -206,11 +239,11 @@ class FlowNetwork(FlowModel):
         return self._heads(self._features(self.body.sums_at(tokens, depths), context), left, allowed)
 
     @torch.no_grad()
-    def evaluated_at(self, tokens: Tensor, depths: Tensor) -> StateRecorder:
+    def evaluated_at(self, tokens: Tensor, depths: Tensor) -> StateEvaluation:
         """What `at` needs to know of some rows, at least one, on the CPU, where it `records`."""
         assert isinstance(self.body, PrefixBody)
         bags = self.body.bags(tokens.numpy(), depths.numpy())
-        return StateRecorder(self._space(self.body, len(tokens)), bags)
+        return StateEvaluation(self._space(self.body, len(tokens)), bags)
 
     @torch.no_grad()
     def log_flow_of(self, tokens: Tensor) -> Tensor:
@@ -223,8 +256,8 @@ class FlowNetwork(FlowModel):
 
     def _log_flow_of_block(self, tokens: Tensor) -> Tensor:
         """The same for some rows in memory that is used again."""
-        recorder = self.evaluated_at(tokens, torch.full((len(tokens),), tokens.shape[1]))
-        flows = recorder.split(recorder.row_outputs())[2]
+        evaluation = self.evaluated_at(tokens, torch.full((len(tokens),), tokens.shape[1]))
+        flows = evaluation.split(evaluation.row_outputs())[2]
         return flows + self._left_at_end(tokens) * math.log(self.num_tokens)
 
     @torch.no_grad()
@@ -312,7 +345,7 @@ class FlowNetwork(FlowModel):
             log_flow=self.flow_head(features).squeeze(-1) + left * math.log(self.num_tokens),
         )
 
-    def _recorded_heads(self, evaluation: Evaluation, left: Tensor, allowed: Tensor | None) -> Heads:
+    def _recorded_heads(self, evaluation: EngineEvaluation, left: Tensor, allowed: Tensor | None) -> Heads:
         """Heads at every row of what was evaluated, [..., n]; the arguments are those of `_heads`."""
         return Heads(*evaluation.heads(allowed, left * math.log(self.num_tokens)))
 
@@ -339,3 +372,13 @@ class FlowNetwork(FlowModel):
             return left
         going_on = (self.steps_left(tokens[:, :-1]) > 0).unsqueeze(-1)
         return left * (going_on & (torch.arange(self.num_tokens, device=tokens.device) != self.stop))
+
+
+def _path_heads(heads: Heads, length: int, where: AlongPaths, allowed: Tensor | None) -> PathHeads:
+    """Heads at every prefix as heads along paths of so many steps; those of complete sequences may be missing."""
+    log_policy = heads.log_policy[:, :length]
+    log_backward = heads.log_backward[:, 1:] if where.backward == "learned" else None
+    if where.backward == "uniform":
+        log_backward = torch.log_softmax(torch.zeros_like(log_policy), dim=-1)
+    log_end_flow = heads.log_flow[:, -1] if where.ends else None
+    return PathHeads(log_policy, heads.log_flow[:, :length], log_backward, None, log_end_flow, allowed)

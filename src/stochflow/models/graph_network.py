@@ -7,7 +7,8 @@ from torch.nn import functional
 from stochflow.core.logspace import TINY_PROBABILITY, masked_log_softmax
 from stochflow.environments.graphs.environment import nodes_on
 from stochflow.environments.graphs.graph import Graph
-from stochflow.models.base import Array, ChildFlows, FlowModel, PathHeads, Sampler
+from stochflow.models.base import ChildFlows, FlowModel, Sampler
+from stochflow.models.evaluation import AlongPaths, Array, AutogradEvaluation, Evaluation, PathHeads
 
 _EMBEDDING_SCALE = 0.1
 _ROWS_PER_STEP = 64  # so many rows of a table take about as long as one more pass through the network
@@ -83,9 +84,12 @@ class GraphNetwork(FlowModel):
         """log π(a|s), log 1e-30 where not possible; [..., width], [...] → [..., A]."""
         return masked_log_softmax(self.policy_head(hidden), self.valid_actions[states])
 
-    def log_backward(self, hidden: Tensor, nodes: Tensor, uniform: bool = False) -> Tensor:
+    def log_backward(self, hidden: Tensor, nodes: Tensor) -> Tensor:
         """log π_B(s,a|s') over parents and intentions; [..., width], [...] → [..., parents, A]."""
-        logits = self.backward_head(hidden)
+        return self._log_pairs(self.backward_head(hidden), nodes)
+
+    def _log_pairs(self, logits: Tensor, nodes: Tensor, uniform: bool = False) -> Tensor:
+        """Logits of the backward head, or equal ones, normalised over what may have led to a node."""
         log_pairs = masked_log_softmax(torch.zeros_like(logits) if uniform else logits, self.valid_pairs[nodes])
         return log_pairs.unflatten(-1, (-1, self.num_actions))
 
@@ -93,8 +97,14 @@ class GraphNetwork(FlowModel):
         """log F; [..., width], [...] → [...]."""
         return self.flow_head(hidden).squeeze(-1) + self.log_completions[nodes]
 
-    def along(self, outcomes: Tensor, valid: Tensor, backward: str | None = None, ends: bool = False) -> PathHeads:
-        """Heads along paths; after the end of an episode the state is its object."""
+    def outputs(self, nodes: Tensor) -> Tensor:
+        """Logits of π, logits of π_B and log F less its starting value side by side; [num] → [num, n]."""
+        hidden = self.hidden(nodes)
+        return torch.cat([head(hidden) for head in (self.policy_head, self.backward_head, self.flow_head)], dim=-1)
+
+    def evaluate(self, where: AlongPaths) -> Evaluation[PathHeads]:
+        """Along paths, by autograd; after the end of an episode the state is its object."""
+        outcomes, valid, backward, ends = where
         graph, device = self.graph, self.device
         nodes = nodes_on(graph, outcomes.cpu(), valid.cpu())
         states = torch.where(valid.cpu(), nodes[:, :-1], 0)
@@ -102,24 +112,29 @@ class GraphNetwork(FlowModel):
         # a batch passes through few different nodes: each goes through the network once
         distinct, which = nodes.unique(return_inverse=True)
         distinct, before, after = distinct.to(device), which[:, :-1].to(device), which[:, 1:].to(device)
-        hidden = self.hidden(distinct)
-        log_flow = self.log_flow(hidden, distinct)
+        places = places.to(device)
         # objects intend nothing; their rows are those of the root and count nowhere
         rows = torch.where(distinct < graph.num_states, distinct, 0)
-        log_policy = self.log_policy(hidden, rows)
-        into = None
-        if backward is not None:
-            into = self.log_backward(hidden, distinct, backward == "uniform")[after, places.to(device)]
         allowed = self.valid_actions[rows]
-        return PathHeads(
-            log_policy=log_policy[before],
-            log_flow=log_flow[before],
-            log_backward=into,
-            log_parent=None if into is None else into.logsumexp(dim=-1),
-            log_end_flow=log_flow[after[:, -1]] if ends else None,
-            allowed=allowed[before],
-            choices=allowed.sum(dim=-1)[before],
-        )
+
+        def arrange(outputs: Tensor) -> PathHeads:
+            num = self.num_actions
+            log_policy = masked_log_softmax(outputs[:, :num], allowed)
+            log_flow = outputs[:, -1] + self.log_completions[distinct]
+            into = None
+            if backward is not None:
+                into = self._log_pairs(outputs[:, num:-1], distinct, backward == "uniform")[after, places]
+            return PathHeads(
+                log_policy=log_policy[before],
+                log_flow=log_flow[before],
+                log_backward=into,
+                log_parent=None if into is None else into.logsumexp(dim=-1),
+                log_end_flow=log_flow[after[:, -1]] if ends else None,
+                allowed=allowed[before],
+                choices=allowed.sum(dim=-1)[before],
+            )
+
+        return AutogradEvaluation(self.outputs(distinct), arrange)
 
     @torch.no_grad()
     def children_along(self, outcomes: Tensor, valid: Tensor) -> ChildFlows:

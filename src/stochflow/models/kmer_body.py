@@ -92,16 +92,6 @@ class PrefixBody(nn.Module):
         ]
         return torch.stack(columns, dim=-1)
 
-    def common_rows(self, most: int) -> Numbers:
-        """Embedding rows of the k-mers of which a position has at most so many, [num]."""
-        found = [np.empty(0, np.int64)]
-        for row, k in enumerate(self.kmers):
-            buckets = min(self.num_tokens**k, MAX_BUCKETS)
-            if buckets <= most:
-                first = self._first_rows[row][k - 1]
-                found.append(np.arange(first, first + buckets * (self.length - k + 1)))
-        return np.concatenate(found)
-
     def child_sums(self, tokens: Tensor) -> Tensor:
         """Sums of every proper prefix with every letter after it; [batch, L] → [batch, L, K, width]."""
         positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(-1)
@@ -207,20 +197,6 @@ class PrefixBody(nn.Module):
                     codes = codes * self.num_tokens + tokens[place]
                 columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self._first_rows[row][position])
         return columns
-
-    def indices_of(self, codes: Numbers, position: int, firsts: Numbers) -> list[Numbers]:
-        """The same where the last letters, as many as the longest k-mer has, are known as a number; any shape.
-
-        Args:
-            firsts: added to all rows, broadcastable.
-        """
-        longest, found = max(self.kmers), []
-        for row, k in enumerate(self.kmers):
-            if k <= position + 1:
-                own = codes if k == longest else codes % self.num_tokens**k
-                buckets = kmer_buckets(own, self.num_tokens**k, MAX_BUCKETS)
-                found.append(buckets + (firsts + self._first_rows[row][position]))
-        return found
 
     def features(self, sums: Tensor) -> Tensor:
         """Layers behind the first one; [..., width] → [..., width]."""

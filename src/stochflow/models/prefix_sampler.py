@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from stochflow.core.logspace import masked_log_softmax
-from stochflow.models.base import Array
-from stochflow.models.engine.prefix_evaluation import Recorder
+from stochflow.models.engine.prefix_evaluation import PrefixEvaluation
 from stochflow.models.engine.prefix_layout import PrefixTree, num_complete_levels
+from stochflow.models.evaluation import Array
 from stochflow.models.kmer_body import PrefixBody
 from stochflow.models.masks import IntentionMask
 from stochflow.models.transformer_body import TransformerBody
@@ -27,7 +27,7 @@ class PrefixNetwork(Protocol):
 
     def allowed(self, tokens: Tensor) -> Tensor | None: ...
 
-    def recorder(self, tree: PrefixTree, num_complete: int = 0) -> Recorder: ...
+    def begin_evaluation(self, tree: PrefixTree, num_complete: int = 0) -> PrefixEvaluation: ...
 
 
 class NetworkSampler:
@@ -66,25 +66,25 @@ class RecordingSampler:
         if network.mask is None:
             num_complete = num_complete_levels(network.num_tokens, network.length, batch_size)
         tree = PrefixTree(network.num_tokens, batch_size, network.body.start.device, num_complete)
-        self.recorder = network.recorder(tree, num_complete)
+        self.evaluation = network.begin_evaluation(tree, num_complete)
 
     def log_policy(self) -> Array:
-        recorder = self.recorder
-        if recorder.num_levels == recorder.tree.depth:
-            recorder.evaluate()
-        logits = recorder.logits()
+        evaluation = self.evaluation
+        if evaluation.num_levels == evaluation.tree.depth:
+            evaluation.evaluate()
+        logits = evaluation.logits()
         if self._network.mask is None:
             return logits
         return masked_log_softmax(torch.from_numpy(logits), self.allowed()).numpy()
 
     def allowed(self) -> Tensor | None:
-        return _allowed(self._network, self.recorder.tree)
+        return _allowed(self._network, self.evaluation.tree)
 
     def advance(self, outcomes: Array) -> None:
-        recorder, tree = self.recorder, self.recorder.tree
+        evaluation, tree = self.evaluation, self.evaluation.tree
         tree.advance(outcomes)
-        if recorder.needs_growth and tree.depth < self._network.length:
-            recorder.grow()
+        if evaluation.needs_growth and tree.depth < self._network.length:
+            evaluation.grow()
 
 
 def _allowed(network: PrefixNetwork, tree: PrefixTree) -> Tensor | None:

@@ -12,12 +12,13 @@ from stochflow.config.schema import Config
 from stochflow.core.random import Generators
 from stochflow.environments.base import Environment
 from stochflow.environments.rewards import Reward
-from stochflow.models.base import FlowModel, PathHeads, Sampler
+from stochflow.models.base import FlowModel, Sampler
+from stochflow.models.evaluation import AlongPaths, Evaluation, PathHeads
 from stochflow.sampling.policies import Policy, policy_of
 from stochflow.sampling.replay_buffer import Replay
 from stochflow.sampling.trajectories import Trajectories
 
-# what was computed, by name; "loss" is a tensor of autograd or a `WrittenLoss`
+# what was computed, by name; "loss" is a tensor of autograd or a `ClosedFormLoss`
 Terms = Mapping[str, Tensor | float]
 TensorTerms = dict[str, Tensor]
 
@@ -81,9 +82,13 @@ class Learner(ABC):
         found: Tensor = self.dynamics.log_beliefs(outcomes)
         return found
 
-    def path_heads(self, batch: Trajectories, backward: str | None = None, ends: bool = False) -> PathHeads:
-        """Heads along the paths of a batch, as `FlowModel.along`."""
-        return self.network.along(batch.outcomes, batch.valid, backward, ends)
+    def evaluate(self, batch: Trajectories, backward: str | None = None, ends: bool = False) -> Evaluation[PathHeads]:
+        """What the network says along the paths of a batch; the arguments are those of `AlongPaths`."""
+        return self.network.evaluate(AlongPaths(batch.outcomes, batch.valid, backward, ends))
+
+    def is_full(self, batch: Trajectories) -> bool:
+        """True where every step of a batch is a choice among all A intentions, so that closed forms apply."""
+        return False
 
     @abstractmethod
     def log_dynamics(self, batch: Trajectories) -> Tensor:
@@ -103,10 +108,12 @@ class Objective(ABC):
     Each element that `updates` yields holds "loss", which the trainer minimises, and the named terms that it logs.
 
     Attributes:
+        samples: False for an objective that learns from no trajectories of its own; then none are sampled.
         own: networks beyond the learner's that this objective trains or follows; empty for most.
     """
 
     learner: Learner
+    samples = True
 
     def __init__(self, learner: Learner) -> None:
         self.learner = learner

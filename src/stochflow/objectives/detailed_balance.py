@@ -3,13 +3,11 @@
 On the intended path it is SGFN-DB, with the world's dynamics in the balance; on the realised path the ordinary GFN-DB.
 """
 
-import math
-
 import numpy as np
 from torch import Tensor
 
 from stochflow.config.schema import ObjectiveConfig
-from stochflow.objectives.path_gradients import Array, Pulls
+from stochflow.objectives.path_gradients import Array, PathGradient
 from stochflow.objectives.path_terms import PathBalance, Steps
 from stochflow.objectives.regression_losses import balance_loss
 
@@ -22,20 +20,20 @@ def db_residual(
     return log_flow + log_forward + log_dynamics.detach() - log_next_flow - log_backward
 
 
-def db_pulls(values: Array) -> Pulls:
-    """Mean of δ² over steps that are all real with its gradient; the five terms of all steps, [5, ..., batch, time]."""
+def db_gradient(values: Array) -> PathGradient:
+    """Mean of δ² over all steps with its gradient; from the five terms of every step, [5, batch, time]."""
     log_flow, log_forward, log_dynamics, log_next_flow, log_backward = values
     residual = log_flow + log_forward + log_dynamics - log_next_flow - log_backward
-    pull = (2.0 / math.prod(residual.shape[-2:])) * residual
-    flow = pull.copy()
-    flow[..., 1:] -= pull[..., :-1]  # the next state of a step is where the following one begins
-    return Pulls(np.square(residual).mean(axis=(-2, -1)), pull, flow)
+    coefficient = (2.0 / residual.size) * residual
+    flow = coefficient.copy()
+    flow[..., 1:] -= coefficient[..., :-1]  # the next state of a step is where the following one begins
+    return PathGradient(np.square(residual).mean(), coefficient, flow)
 
 
 class DetailedBalance(PathBalance):
     """Every step for itself."""
 
-    pulls = staticmethod(db_pulls)
+    gradient = staticmethod(db_gradient)
 
     def loss(self, steps: Steps, config: ObjectiveConfig) -> Tensor:
         residual = db_residual(

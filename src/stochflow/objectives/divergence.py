@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 
 from stochflow.core.logspace import log_marginal, masked_mean
-from stochflow.models.base import PathHeads, Sampler
-from stochflow.models.engine.prefix_evaluation import Recorder, WrittenLoss
+from stochflow.models.base import Sampler
+from stochflow.models.evaluation import ClosedFormLoss, PathHeads
 from stochflow.objectives.base import ARITHMETIC, Objective, TensorTerms, Terms
-from stochflow.objectives.entropy import EntropyTerms, entropy_pulls, entropy_terms
-from stochflow.objectives.learners import SequenceLearner
-from stochflow.objectives.path_gradients import Array, WrittenPaths, log_softmax, log_sum, quietly
+from stochflow.objectives.entropy import EntropyTerms, entropy_gradient, entropy_terms
+from stochflow.objectives.path_gradients import Array, PathOutputs, log_softmax, log_sum, silent
 from stochflow.objectives.path_terms import observed_paths, pick
 from stochflow.objectives.regression_losses import balance_loss
 from stochflow.objectives.state_flows import Paths
@@ -24,6 +23,13 @@ def reward_adjusted_diff(log_reward: Tensor, log_marginals: Tensor, valid: Tenso
     return log_reward - (log_marginals * valid).sum(dim=-1)
 
 
+def trajectory_weights(residual: Tensor, log_weights: Tensor | None) -> Tensor:
+    """Share of each trajectory in a mean under the policy: equal, or by importance; sums to one, [batch]."""
+    if log_weights is None:
+        return torch.full_like(residual, 1.0 / len(residual))
+    return torch.softmax(log_weights.detach().to(residual.dtype), dim=0)
+
+
 def trajectory_kl_loss(residual: Tensor, log_weights: Tensor | None = None) -> Tensor:
     """½·Var of the residual over the batch: its on-policy gradient is that of the KL with a batch baseline.
 
@@ -32,11 +38,7 @@ def trajectory_kl_loss(residual: Tensor, log_weights: Tensor | None = None) -> T
         log_weights: log importance weights π/behaviour of off-policy trajectories, [batch]; they sum to one
             after normalisation and carry no gradient.
     """
-    size = len(residual)
-    if log_weights is None:
-        weights = torch.full_like(residual, 1.0 / size)
-    else:
-        weights = torch.softmax(log_weights.detach().to(residual.dtype), dim=0)
+    size, weights = len(residual), trajectory_weights(residual, log_weights)
     centred = residual - (weights * residual).sum()
     return 0.5 * (weights * centred.square()).sum() * size / max(size - 1, 1)
 
@@ -76,13 +78,18 @@ class TrajectoryKL(Objective):
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner = self.learner
-        if isinstance(learner, SequenceLearner) and (recorder := learner.recorder(fresh, leaves=False)) is not None:
-            terms = self._written_terms(fresh, recorder, learner.log_rewards(fresh, step).float(), progress)
+        evaluation = learner.evaluate(fresh, None if learner.environment.is_tree else "learned")
+        terms: Terms
+        if learner.is_full(fresh):
+            log_reward = learner.log_rewards(fresh, step).float().numpy()
+            outputs = PathOutputs(evaluation.outputs(), learner.network.num_actions, fresh.outcomes.shape[1])
+            values = self.closed_form(outputs, fresh, log_reward, learner.log_dynamics(fresh).cpu().numpy(), progress)
+            terms = {**values, "loss": ClosedFormLoss.of(values["loss"], evaluation, outputs.gradient)}
         else:
-            heads = learner.path_heads(fresh, None if learner.environment.is_tree else "learned")
             paths = observed_paths(learner, fresh, step)
             log_behaviour = fresh.log_behaviour.to(learner.network.dtype).to(learner.device)
-            terms = self.path_terms(paths, heads, learner.log_dynamics(fresh), log_behaviour, progress)
+            heads, log_matrices = evaluation.heads(), learner.log_dynamics(fresh)
+            terms = self.path_terms(paths, heads, log_matrices, log_behaviour, progress)
         self.note(terms)
         yield terms
 
@@ -115,59 +122,40 @@ class TrajectoryKL(Objective):
         }
         if heads.log_parent is None:
             return terms
-        # the same KL in p_B: on-policy it is the likelihood of the parents that were passed through
-        backward_loss = -(heads.log_parent * paths.valid).sum(dim=-1).mean()
+        # the same KL in p_B: the likelihood, under the policy, of the parents that were passed through
+        weights = trajectory_weights(residual.detach(), log_weights)
+        backward_loss = -(weights * (heads.log_parent * paths.valid).sum(dim=-1)).sum()
         return terms | {"loss": terms["loss"] + backward_loss, "backward_loss": backward_loss}
 
-    def _written_terms(self, fresh: Trajectories, recorder: Recorder, log_reward: Tensor, progress: float) -> Terms:
-        """What `path_terms` says, by a gradient that is written out."""
-        written = WrittenPaths(recorder.rows(), self.learner.network.num_actions, fresh.outcomes.shape[1])
-        log_matrices = self.learner.log_dynamics(fresh).numpy()
-        found = self.pulled(written, fresh, log_reward.numpy(), log_matrices, progress)
-        values = {name: float(value[0]) for name, value in found.items()}
-        return {**values, "loss": WrittenLoss.of(values["loss"], recorder, torch.from_numpy(written.gradient))}
-
-    @quietly()
-    def pulled(
-        self,
-        written: WrittenPaths,
-        batch: Trajectories,
-        log_reward: Array,
-        log_matrices: Array,
-        progress: float,
-        num_runs: int = 1,
-    ) -> dict[str, Array]:
-        """What `path_terms` says of each of so many runs that follow one another in a batch, [runs].
-
-        The gradient goes into `written`.
-        """
-        joint = written.log_policy + written.log_likelihood(log_matrices, batch.outcomes.numpy())
+    @silent()
+    def closed_form(
+        self, outputs: PathOutputs, batch: Trajectories, log_reward: Array, log_matrices: Array, progress: float
+    ) -> dict[str, float]:
+        """What `path_terms` says where every step counts; the gradient in the network's outputs is added to theirs."""
+        joint = outputs.log_policy + outputs.log_likelihood(log_matrices, batch.outcomes.numpy())
         log_marginals = log_sum(joint)
-        residual = (log_reward - np.add.reduce(log_marginals, axis=-1)).reshape(num_runs, -1)
-        size = residual.shape[1]
+        residual = log_reward - np.add.reduce(log_marginals, axis=-1)
+        size = len(residual)
         weights = np.full_like(residual, 1.0 / size)
         if self.reads_behaviour:
-            log_weights = written.log_forward(batch.intentions.numpy()) - batch.log_behaviour.numpy()
-            log_weights = log_weights.sum(axis=-1).astype(residual.dtype)
-            weights = log_softmax(log_weights.reshape(residual.shape))[1]
-        centred = residual - np.add.reduce(weights * residual, axis=1, keepdims=True)
-        pull = weights * centred * np.asarray(size / max(size - 1, 1), residual.dtype)
-        losses = np.add.reduce(pull * centred, axis=1) / 2.0
+            log_weights = outputs.log_forward(batch.intentions.numpy()) - batch.log_behaviour.numpy()
+            weights = log_softmax(log_weights.sum(axis=-1).astype(residual.dtype)[None])[1][0]
+        centred = residual - np.add.reduce(weights * residual)
+        coefficient = weights * centred * np.asarray(size / max(size - 1, 1), residual.dtype)
+        loss = np.add.reduce(coefficient * centred) / 2.0
         choice = np.exp(joint - log_marginals[..., None])
-        written.pull_forward(np.repeat(-pull.reshape(-1, 1), log_marginals.shape[1], axis=1), choice)
-        entropies = written.entropies()
-        entropy = entropy_pulls(
-            entropies.reshape(num_runs, -1, entropies.shape[1]), self.learner.config.objective, progress
-        )
-        if entropy.pull is not None:
-            written.pull_entropies(entropy.pull.reshape(entropies.shape), entropies)
+        outputs.add_grad_forward(np.repeat(-coefficient[:, None], log_marginals.shape[1], axis=1), choice)
+        entropies = outputs.entropies()
+        entropy = entropy_gradient(entropies, self.learner.config.objective, progress)
+        if entropy.gradient is not None:
+            outputs.add_grad_entropies(entropy.gradient, entropies)
         return {
-            "loss": losses + entropy.penalty,
-            "kl_loss": losses,
-            "log_entropy_ratio": entropy.log_ratio,
-            "dynamics_loss": entropy.dynamics,
-            "reward_adjusted_diff_mean": residual.mean(axis=1),
-            "reward_adjusted_diff_std": residual.std(axis=1),
+            "loss": float(loss + entropy.penalty),
+            "kl_loss": float(loss),
+            "log_entropy_ratio": float(entropy.log_ratio),
+            "dynamics_loss": float(entropy.dynamics),
+            "reward_adjusted_diff_mean": float(residual.mean()),
+            "reward_adjusted_diff_std": float(residual.std()),
         }
 
     def note(self, terms: Terms) -> None:
@@ -201,7 +189,7 @@ class BootstrappedKL(Objective):
     def terms(self, batch: Trajectories, step: int, progress: float) -> Terms:
         learner = self.learner
         paths = observed_paths(learner, batch, step)
-        heads = learner.path_heads(batch, None if learner.environment.is_tree else "learned", ends=True)
+        heads = learner.evaluate(batch, None if learner.environment.is_tree else "learned", ends=True).heads()
         log_policy, log_flow, valid = heads.log_policy, heads.log_flow, paths.valid
         log_marginals = log_marginal(log_policy, learner.log_dynamics(batch))
         log_child_flows = learner.child_flows(batch, step)

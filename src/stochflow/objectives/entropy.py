@@ -124,7 +124,8 @@ def entropy_terms(
     gammas = torch.tensor(config.gammas, dtype=entropies.dtype, device=entropies.device)
     high, low = weighted_quantiles(entropies, weights, (config.quantile, 1.0 - config.quantile))
     ratios = entropy_ratio(high, low, gammas)
-    log_ratio = ratios.log().mean()
+    # a depth that no episode has reached has no ratio
+    log_ratio = ratios[(weights > 0).any(dim=0)].log().mean()
     dynamics = dynamics_loss(entropies, weights / weights.sum(), ratios, gammas)
     penalty = _fade(config, progress) * (config.lambda_dynamics * dynamics - config.lambda_ratio * log_ratio)
     return EntropyTerms(penalty, log_ratio, dynamics)
@@ -135,33 +136,33 @@ def _fade(config: ObjectiveConfig, progress: float) -> float:
     return 1.0 - progress if config.lambda_schedule == "linear" else 1.0
 
 
-class EntropyPulls(NamedTuple):
-    """What the entropy of policies along real steps adds to the KL loss of each run, and its gradient.
+class EntropyGradient(NamedTuple):
+    """The entropy terms of a batch whose steps all count alike, and the gradient of the penalty.
 
     Attributes:
-        penalty, log_ratio, dynamics: as in `EntropyTerms`, [runs].
-        pull: of the penalty in the normalised entropy h of every step, [runs, batch, time]; None where both λ are zero.
+        penalty, log_ratio, dynamics: as in `EntropyTerms`.
+        gradient: of the penalty in the normalised entropy h of every step, [batch, time]; None where both λ are zero.
     """
 
-    penalty: Array
-    log_ratio: Array
-    dynamics: Array
-    pull: Array | None
+    penalty: float
+    log_ratio: float
+    dynamics: float
+    gradient: Array | None
 
 
-def entropy_pulls(entropies: Array, config: ObjectiveConfig, progress: float) -> EntropyPulls:
-    """What `entropy_terms` says where every step counts alike, with its gradient written out.
+def entropy_gradient(entropies: Array, config: ObjectiveConfig, progress: float) -> EntropyGradient:
+    """What `entropy_terms` says where every step counts alike, with the gradient in closed form.
 
     Args:
-        entropies: h(s_t), [runs, batch, time].
+        entropies: h(s_t), [batch, time].
     """
-    runs, size, length = entropies.shape
+    size, length = entropies.shape
     gammas = np.array(config.gammas, entropies.dtype)[:, None]
     rest = 1.0 - gammas
-    ascending = np.sort(entropies, axis=1)
+    ascending = np.sort(entropies, axis=0)
     shares = [_neighbours(size, quantile) for quantile in (config.quantile, 1.0 - config.quantile)]
-    high, low = ((1.0 - share) * ascending[:, below] + share * ascending[:, above] for (below, above), share in shares)
-    high, low = high[:, None], low[:, None]  # [runs, 1, time]; what depends on γ is [runs, num_gammas, time]
+    # [time]; what depends on γ is [num_gammas, time]
+    high, low = ((1.0 - share) * ascending[below] + share * ascending[above] for (below, above), share in shares)
     mixture = gammas * high + rest * low
     positive = mixture > _LEAST_MIXTURE
     mixture = np.where(positive, mixture, 1.0)
@@ -169,31 +170,30 @@ def entropy_pulls(entropies: Array, config: ObjectiveConfig, progress: float) ->
     open_shares = np.minimum(gammas * ratios, _MAX_SHARE)
     log_ratios, log_open, log_closed = np.log(ratios), np.log(open_shares), np.log1p(-open_shares)
     # Σ h and Σ h·(1 − h) of every depth are all that the dynamics loss needs of the batch
-    totals = np.add.reduce(entropies, axis=1)[:, None]
-    products = totals - np.add.reduce(entropies * entropies, axis=1)[:, None]
+    totals = np.add.reduce(entropies, axis=0)
+    products = totals - np.add.reduce(entropies * entropies, axis=0)
     num_ratios = length * len(gammas)
     visit = 1.0 / (size * num_ratios)  # μ(s), and the mean over γ
-    log_ratio = np.add.reduce(log_ratios, axis=(1, 2)) / num_ratios
-    dynamics = -visit * np.add.reduce(totals * log_open + rest * products * log_closed, axis=(1, 2))
+    log_ratio = np.add.reduce(log_ratios, axis=(0, 1)) / num_ratios
+    dynamics = -visit * np.add.reduce(totals * log_open + rest * products * log_closed, axis=(0, 1))
     fade = _fade(config, progress)
     on_ratio, on_dynamics = fade * config.lambda_ratio, fade * config.lambda_dynamics
     penalty = on_dynamics * dynamics - on_ratio * log_ratio
     if config.lambda_ratio == 0.0 and config.lambda_dynamics == 0.0:
-        return EntropyPulls(penalty, log_ratio, dynamics, None)
-    bracket = log_open[:, :, None] + (rest * log_closed)[:, :, None] * (1.0 - 2.0 * entropies[:, None])
-    pull = -on_dynamics * visit * np.add.reduce(bracket, axis=1)
+        return EntropyGradient(penalty, log_ratio, dynamics, None)
+    bracket = log_open[:, None] + (rest * log_closed)[:, None] * (1.0 - 2.0 * entropies)  # [num_gammas, batch, time]
+    gradient = -on_dynamics * visit * np.add.reduce(bracket, axis=0)
     inside = gammas * ratios < _MAX_SHARE
     in_shares = -visit * (totals - rest * products * open_shares / (1.0 - open_shares)) * inside
     in_log_ratio = np.where(positive, on_dynamics * in_shares - on_ratio / num_ratios, 0.0)
     safe_high = np.where(positive, high, 1.0)
-    in_high = np.add.reduce(in_log_ratio * (1.0 / safe_high - gammas / mixture), axis=1)
-    in_low = np.add.reduce(in_log_ratio * (-rest / mixture), axis=1)
-    order = entropies.argsort(axis=1, kind="stable")
-    every_run, every_depth = np.arange(runs)[:, None], np.arange(length)
-    for (pair, share), gradient in zip(shares, (in_high, in_low), strict=True):
+    in_high = np.add.reduce(in_log_ratio * (1.0 / safe_high - gammas / mixture), axis=0)
+    in_low = np.add.reduce(in_log_ratio * (-rest / mixture), axis=0)
+    order, every_depth = entropies.argsort(axis=0, kind="stable"), np.arange(length)
+    for (pair, share), quantile_gradient in zip(shares, (in_high, in_low), strict=True):
         for place, part in zip(pair, (1.0 - share, share), strict=True):
-            pull[every_run, order[:, place], every_depth] += part * gradient
-    return EntropyPulls(penalty, log_ratio, dynamics, pull)
+            gradient[order[place], every_depth] += part * quantile_gradient
+    return EntropyGradient(penalty, log_ratio, dynamics, gradient)
 
 
 def _neighbours(size: int, quantile: float) -> tuple[tuple[int, int], float]:

@@ -41,7 +41,7 @@ class ExpectedBalance(Balance):
         learner = self.learner
         shape = learner.config.objective.loss
         paths = observed_paths(learner, batch, step)
-        heads = learner.path_heads(batch, ends=True)
+        heads = learner.evaluate(batch, ends=True).heads()
         log_expected = log_expected_flow(learner.log_dynamics(batch), learner.child_flows(batch, step))
         residual = edb_residual(heads.log_flow, heads.log_policy, log_expected)
         real = paths.valid.unsqueeze(-1).expand_as(residual)

@@ -9,10 +9,8 @@ from torch import Tensor
 from stochflow.core.logspace import safe_log
 from stochflow.environments.graphs.environment import GraphEnvironment, nodes_on
 from stochflow.environments.sequences.environment import SequenceEnvironment
-from stochflow.models.base import PathHeads
 from stochflow.models.dynamics.counted import GraphDynamics
 from stochflow.models.dynamics.tabular import Dynamics
-from stochflow.models.engine.prefix_evaluation import Recorder, StateRecorder
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.graph_network import GraphNetwork
 from stochflow.objectives.base import Learner
@@ -46,12 +44,8 @@ class SequenceLearner(Learner):
         log_rewards = self.reward.log_reward(scores, step)
         return log_rewards if self.log_shares is None else log_rewards + self.log_shares(outcomes.cpu())
 
-    def path_heads(self, batch: Trajectories, backward: str | None = None, ends: bool = False) -> PathHeads:
-        """What was computed while sampling is not computed again."""
-        if batch.recorder is None:
-            return super().path_heads(batch, backward, ends)
-        heads = self.network.recorded(batch.recorder, leaves=ends or backward == "learned")
-        return self.network.path_heads(batch.outcomes.to(self.device), heads, backward, ends)
+    def is_full(self, batch: Trajectories) -> bool:
+        return self.network.mask is None and len(batch) > 0 and bool(batch.valid.numpy().all())
 
     def log_dynamics(self, batch: Trajectories) -> Tensor:
         return self.log_dynamics_of(batch.outcomes)
@@ -72,34 +66,6 @@ class SequenceLearner(Learner):
         log_rewards = log_rewards.float().view(-1, num_tokens).to(flows.device)
         flows[:, -1] = torch.where(log_rewards.isnan(), flows[:, -1], log_rewards)
         return flows
-
-    def recorder(self, batch: Trajectories, leaves: bool) -> Recorder | None:
-        """The network at every prefix of a batch whose steps are all real, where numpy can read it; None otherwise.
-
-        Args:
-            leaves: True to have the complete sequences as well.
-        """
-        network, recorder = self.network, batch.recorder
-        if recorder is None and not (network.records and self.device.type == "cpu"):
-            return None
-        if network.mask is not None or network.shared or not len(batch) or not batch.valid.numpy().all():
-            return None
-        if recorder is None:
-            return network.evaluated(batch.outcomes if leaves else batch.outcomes[:, :-1])
-        if leaves:
-            network.evaluate_leaves(recorder)
-        return recorder if recorder.readable else None
-
-    def recorder_at(self, tokens: Tensor, depths: Tensor) -> StateRecorder | None:
-        """The network at one prefix per row, where numpy can read it and all may be intended; None otherwise.
-
-        Args:
-            tokens, depths: as in `FlowNetwork.at`.
-        """
-        network = self.network
-        if network.mask is not None or network.shared or not (network.records and self.device.type == "cpu"):
-            return None
-        return network.evaluated_at(tokens, depths)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Losses of whole paths and of single states with their gradient written out.
+"""Losses over trajectories and states with closed-form gradients in the network's outputs (logits and log-flows).
 
-On a batch of a few hundred numbers, calling torch and its autograd is what costs. numpy's operations cost a fraction,
-and the gradient in the logits is short: every log-probability of something that was chosen pulls with its choice minus
-the policy.
+For small batches the autograd graph of a loss costs more than the loss itself. The gradient of log softmax(z)[a] is
+onehot(a) − softmax(z), so each term contributes coefficient·(onehot(action) − policy). The contributions are added up
+in `gradient`, an array shaped like the outputs, which goes to `Evaluation.backward`. Tests compare every function here
+with autograd on the textbook formula.
 """
 
 import math
@@ -50,16 +51,16 @@ def log_sum(values: Array) -> Array:
     return total
 
 
-def quietly() -> np.errstate:
-    """A context in which numbers that are not finite go on without a word, as in torch: the trainer names them."""
+def silent() -> np.errstate:
+    """A context without warnings of numbers that are not finite, as in torch: the trainer names them."""
     return np.errstate(all="ignore")
 
 
-class Pulls(NamedTuple):
-    """A loss of whole paths and its gradient.
+class PathGradient(NamedTuple):
+    """A loss over whole paths and its gradient.
 
     Attributes:
-        loss: a scalar, or one number per run where several are judged together, [runs].
+        loss: a scalar.
         ratio: in log π + log P̂ − log π_B of every step, [batch, time].
         flow: in log F of every state but the last, [batch, time].
     """
@@ -81,13 +82,13 @@ def _places(num_rows: int, length: int) -> tuple[Array, Array]:
     return np.arange(num_rows)[:, None], np.arange(length)
 
 
-class WrittenPaths:
-    """The heads along the paths of a batch, and what is known of their gradient so far.
+class PathOutputs:
+    """The heads along the paths of a batch, and the gradient of a loss in them as it is added up.
 
     Attributes:
         log_policy: log π(·|s_t), [batch, time, K].
         log_flow: log F(s_t), [batch, time].
-        gradient: what is known of it, in the shape of `rows`.
+        gradient: d loss/d outputs so far, in their shape.
     """
 
     def __init__(self, rows: Array, num_tokens: int, length: int) -> None:
@@ -109,31 +110,31 @@ class WrittenPaths:
         return self._chosen(log_backward, intentions)
 
     def log_dynamics(self, log_matrices: Array, intentions: Array, outcomes: Array) -> Array:
-        """log P̂(b_t|s_t,a_t); [batch, runs or 1, time, K, K], [batch, time] twice → [batch, time]."""
+        """log P̂(b_t|s_t,a_t); [batch or 1, time, K, K], [batch, time] twice → [batch, time]."""
         return log_matrices[self._tables(log_matrices), self._places[1], intentions, outcomes]
 
     def log_likelihood(self, log_matrices: Array, outcomes: Array) -> Array:
-        """log P̂(b_t|s_t,a) of every intention a; [batch, runs or 1, time, K, K], [batch, time] → [batch, time, K]."""
+        """log P̂(b_t|s_t,a) of every intention a; [batch or 1, time, K, K], [batch, time] → [batch, time, K]."""
         return log_matrices[self._tables(log_matrices), self._places[1], :, outcomes]
 
-    def pull_forward(self, pull: Array, choice: Array) -> None:
-        """Add the gradient of Σ pull·log Σ_a π(a|s_t)·w(a), where `choice` is the share of each a in the sum.
+    def add_grad_forward(self, coefficient: Array, choice: Array) -> None:
+        """Add the gradient of Σ coefficient·log Σ_a π(a|s_t)·w(a), where `choice` is the share of each a in the sum.
 
         Args:
-            pull: [batch, time].
+            coefficient: [batch, time].
             choice: [batch, time, K], or the one intention there is, [batch, time].
         """
         into = self.gradient[:, : self._length, : self.num_tokens]
-        self._pull(into, pull, choice, self._policy)
+        self._add_grad(into, coefficient, choice, self._policy)
 
-    def pull_backward(self, pull: Array, intentions: Array) -> None:
+    def add_grad_backward(self, coefficient: Array, intentions: Array) -> None:
         """The same for log π_B(a_t|s_{t+1})."""
         into = self.gradient[:, 1:, self.num_tokens : 2 * self.num_tokens]
-        self._pull(into, pull, intentions, self._backward)
+        self._add_grad(into, coefficient, intentions, self._backward)
 
-    def pull_flow(self, pull: Array) -> None:
+    def add_grad_flow(self, coefficient: Array) -> None:
         """The same for log F(s_t)."""
-        self.gradient[:, : self._length, -1] += pull
+        self.gradient[:, : self._length, -1] += coefficient
 
     def entropies(self) -> Array:
         """h(s_t) = H(π(·|s_t))/log K, [batch, time]; zero for a single action."""
@@ -141,38 +142,38 @@ class WrittenPaths:
         found: Array = scale * np.add.reduce(self._policy * self.log_policy, axis=-1)
         return found
 
-    def pull_entropies(self, pull: Array, entropies: Array) -> None:
-        """Add the gradient of Σ pull·h(s_t); [batch, time] each."""
+    def add_grad_entropies(self, coefficient: Array, entropies: Array) -> None:
+        """Add the gradient of Σ coefficient·h(s_t); [batch, time] each."""
         if self.num_tokens > 1:
             log_scale = math.log(self.num_tokens)
             surprise = self.log_policy + (log_scale * entropies)[..., None]
             self.gradient[:, : self._length, : self.num_tokens] -= (
-                (pull / log_scale)[..., None] * self._policy * surprise
+                (coefficient / log_scale)[..., None] * self._policy * surprise
             )
 
     def _tables(self, log_matrices: Array) -> Array:
-        """Which of the tables is that of a row, where runs follow one another, [batch, 1]."""
-        return self._places[0] * len(log_matrices) // len(self._rows)
+        """Which of the tables is that of a row: its own, or the one of all; [batch, 1]."""
+        return self._places[0] if len(log_matrices) > 1 else np.zeros_like(self._places[0])
 
-    def _pull(self, into: Array, pull: Array, choice: Array, policy: Array) -> None:
-        into -= pull[..., None] * policy
-        if choice.ndim == pull.ndim:
-            into[self._places[0], self._places[1], choice] += pull
+    def _add_grad(self, into: Array, coefficient: Array, choice: Array, policy: Array) -> None:
+        into -= coefficient[..., None] * policy
+        if choice.ndim == coefficient.ndim:
+            into[self._places[0], self._places[1], choice] += coefficient
         else:
-            into += pull[..., None] * choice
+            into += coefficient[..., None] * choice
 
     def _chosen(self, table: Array, actions: Array) -> Array:
         chosen: Array = table[self._places[0], self._places[1], actions]
         return chosen
 
 
-class WrittenStates:
-    """The heads at some states, and what is known of their gradient so far.
+class StateOutputs:
+    """The heads at some states, and the gradient of a loss in them as it is added up.
 
     Attributes:
         log_policy: log π(·|s), [rows, K].
         log_flow: log F(s), [rows].
-        gradient: what is known of it, in the shape of the heads.
+        gradient: d loss/d outputs so far, in their shape.
     """
 
     def __init__(self, rows: Array, num_tokens: int, left: Array) -> None:
@@ -182,7 +183,7 @@ class WrittenStates:
         self.gradient = np.zeros_like(rows)
         self._num_tokens = num_tokens
 
-    @quietly()
+    @silent()
     def divergence(self, matrices: Array, sizes: Sequence[int], log_targets: Array, weights: Array) -> float:
         """Σ weight·KL(M(·|s)‖target) with M = πP; adds its gradient.
 
@@ -200,17 +201,18 @@ class WrittenStates:
         # the rows of P̂ sum to one, so what all gaps have in common makes no difference to the gradient
         for (first, last), matrix in zip(bounds, matrices, strict=True):
             np.matmul(gaps[first:last], matrix.T, out=slopes[first:last])
-        self.pull_policy(weights[:, None] * self._policy * slopes)
+        self.add_grad_policy(weights[:, None] * self._policy * slopes)
         return float(weights @ np.add.reduce(marginals * gaps, axis=-1))
 
-    @quietly()
+    @silent()
     def flow_loss(self, values: Array, weights: Array, share: float) -> float:
         """Σ weight·(log F(s) − value)²; adds the gradient of its share in the loss. [rows] each."""
         errors = self.log_flow - values
-        pull = weights * errors
-        self.gradient[:, -1] += (2.0 * share) * pull
-        return float(pull @ errors)
+        coefficient = weights * errors
+        self.gradient[:, -1] += (2.0 * share) * coefficient
+        return float(coefficient @ errors)
 
-    def pull_policy(self, pull: Array) -> None:
+    def add_grad_policy(self, coefficient: Array) -> None:
         """Add the gradient that follows from that in log π, [rows, K]."""
-        self.gradient[:, : self._num_tokens] += pull - self._policy * np.add.reduce(pull, axis=-1, keepdims=True)
+        shift = np.add.reduce(coefficient, axis=-1, keepdims=True)
+        self.gradient[:, : self._num_tokens] += coefficient - self._policy * shift

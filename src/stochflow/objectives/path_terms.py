@@ -11,12 +11,11 @@ import torch
 from torch import Tensor
 
 from stochflow.config.schema import LossShape, ObjectiveConfig
-from stochflow.models.base import PathHeads, Sampler
+from stochflow.models.base import Sampler
 from stochflow.models.dynamics.tabular import chosen
-from stochflow.models.engine.prefix_evaluation import WrittenLoss
+from stochflow.models.evaluation import ClosedFormLoss, PathHeads
 from stochflow.objectives.base import ARITHMETIC, GEOMETRIC, Learner, Objective, Terms
-from stochflow.objectives.learners import SequenceLearner
-from stochflow.objectives.path_gradients import Array, Pulls, WrittenPaths, quietly
+from stochflow.objectives.path_gradients import Array, PathGradient, PathOutputs, silent
 from stochflow.objectives.state_flows import Paths, path_flows
 from stochflow.sampling.trajectories import Trajectories
 
@@ -79,9 +78,9 @@ def named_moments(values: Tensor | Array, valid: Tensor | None) -> dict[str, Ten
     return dict(zip(SPREAD, torch.from_numpy(moments(values, valid)).unbind(-1), strict=True))
 
 
-@quietly()
+@silent()
 def moments(values: Tensor | Array, valid: Tensor | None) -> Array:
-    """Mean and standard deviation of each of the five terms over the real steps; [..., 5, batch, time] → [..., 10].
+    """Mean and standard deviation of each of the five terms over the real steps; [5, batch, time] → [10].
 
     Args:
         valid: True where a step counts, [..., batch, time]; None where that is everywhere.
@@ -135,7 +134,7 @@ def path_steps(learner: Learner, batch: Trajectories, step: int) -> Steps:
     # on a graph p_B(s|s') over parents is a part of every backward policy, and the head knows it
     backward = config.backward if config.backward == "uniform" else "learned"
     one_parent = learner.environment.is_tree and (realised or config.backward == "posterior")
-    heads = learner.path_heads(batch, None if one_parent else backward)
+    heads = learner.evaluate(batch, None if one_parent else backward).heads()
     steps = steps_on(config, paths, heads, None if realised else learner.log_dynamics(batch))
     everywhere = heads.allowed is None and bool(batch.valid.all())
     return replace(steps, valid=None) if everywhere else steps
@@ -207,10 +206,11 @@ class PathBalance(Balance):
     """Balance along a path: the loss with each of the five terms of its steps, by mean and spread.
 
     Attributes:
-        pulls: the squared loss of steps that are all real, with its gradient written out, if it is.
+        gradient: the squared loss of steps that are all real with its closed-form gradient, of the five terms of every
+            step, [5, batch, time]; None where autograd does it.
     """
 
-    pulls: Callable[[Array], Pulls] | None = None
+    gradient: Callable[[Array], PathGradient] | None = None
 
     @property
     def reward_mean(self) -> str:
@@ -223,10 +223,9 @@ class PathBalance(Balance):
         return self.learner.config.objective.path != "realised"
 
     def terms(self, batch: Trajectories, step: int) -> Terms:
-        written = None
-        if self.pulls is not None and isinstance(self.learner, SequenceLearner):
-            written = written_terms(self.learner, batch, step, self.pulls)
-        return self.step_terms(path_steps(self.learner, batch, step)) if written is None else written
+        if self.gradient is not None and has_closed_form(self.learner, batch):
+            return closed_form_terms(self.learner, batch, step, self.gradient)
+        return self.step_terms(path_steps(self.learner, batch, step))
 
     def step_terms(self, steps: Steps) -> Terms:
         """The loss of given steps and what is logged with it."""
@@ -237,61 +236,58 @@ class PathBalance(Balance):
         """What the residuals of these steps cost, a scalar."""
 
 
-def has_written_loss(config: ObjectiveConfig) -> bool:
-    """True where the gradient of a loss along paths of real steps can be written out."""
-    return config.loss == "squared" and (config.path == "realised" or config.backward != "posterior")
+def has_closed_form(learner: Learner, batch: Trajectories) -> bool:
+    """True where the gradient of a squared loss along the paths of a batch has the closed form below."""
+    config = learner.config.objective
+    simple = config.loss == "squared" and (config.path == "realised" or config.backward != "posterior")
+    return simple and learner.is_full(batch)
 
 
-def written_terms(
-    learner: SequenceLearner, batch: Trajectories, step: int, pulls: Callable[[Array], Pulls]
-) -> Terms | None:
-    """What `PathBalance.step_terms` says of trajectories, by a written-out gradient; None where there is none.
+def closed_form_terms(
+    learner: Learner, batch: Trajectories, step: int, gradient: Callable[[Array], PathGradient]
+) -> Terms:
+    """What `PathBalance.step_terms` says of trajectories, with the gradient in closed form.
 
     Args:
-        pulls: of the five terms of all steps, [5, batch, time].
+        gradient: of the five terms of every step, [5, batch, time].
     """
-    config, network = learner.config.objective, learner.network
-    if not has_written_loss(config):
-        return None
+    config = learner.config.objective
     realised = config.path == "realised"
-    recorder = learner.recorder(batch, leaves=not realised and config.backward == "learned")
-    if recorder is None:
-        return None
-    log_reward = learner.log_rewards(batch, step)
-    paths = Paths(batch.intentions, batch.outcomes, batch.valid, log_reward)
-    written = WrittenPaths(recorder.rows(), network.num_tokens, network.length)
-    log_matrices = None if realised else learner.log_dynamics(batch).numpy()
-    loss, values = pulled(written, config, paths, log_matrices, pulls)
-    loss = WrittenLoss.of(loss, recorder, torch.from_numpy(written.gradient))
-    return {"loss": loss, **dict(zip(SPREAD, moments(values, None).tolist(), strict=True))}
+    evaluation = learner.evaluate(batch, None if realised or config.backward != "learned" else "learned")
+    heads = PathOutputs(evaluation.outputs(), learner.network.num_actions, batch.outcomes.shape[1])
+    log_matrices = None if realised else learner.log_dynamics(batch).cpu().numpy()
+    paths = Paths(batch.intentions, batch.outcomes, batch.valid, learner.log_rewards(batch, step))
+    loss, values = path_loss(heads, config, paths, log_matrices, gradient)
+    spread = dict(zip(SPREAD, moments(values, None).tolist(), strict=True))
+    return {"loss": ClosedFormLoss.of(loss, evaluation, heads.gradient), **spread}
 
 
-@quietly()
-def pulled(
-    written: WrittenPaths,
+@silent()
+def path_loss(
+    heads: PathOutputs,
     config: ObjectiveConfig,
     paths: Paths,
     log_matrices: Array | None,
-    pulls: Callable[[Array], Pulls],
+    gradient: Callable[[Array], PathGradient],
 ) -> tuple[Any, Array]:
-    """The loss that `pulls` finds, and the five terms of all steps, [5, batch, time]; the gradient goes into `written`.
+    """The loss of paths and the five terms of every step, [5, batch, time]; its gradient is added to that of the heads.
 
     Args:
-        log_matrices: log P̂(b|s_t,a), [batch, runs or 1, time, K, K]; None on the realised path.
+        log_matrices: log P̂(b|s_t,a), [batch or 1, time, K, K]; None on the realised path.
     """
     intentions, outcomes = paths.intentions.numpy(), paths.outcomes.numpy()
     actions = outcomes if log_matrices is None else intentions
     learned = log_matrices is not None and config.backward == "learned"
-    log_flow = written.log_flow
+    log_flow = heads.log_flow
     values = np.zeros((len(_FIVE), *log_flow.shape), log_flow.dtype)
-    values[0], values[1] = log_flow, written.log_forward(actions)
+    values[0], values[1] = log_flow, heads.log_forward(actions)
     values[3, :, :-1], values[3, :, -1] = log_flow[:, 1:], paths.log_reward.numpy()
     if log_matrices is not None:
-        values[2] = written.log_dynamics(log_matrices, intentions, outcomes)
-        values[4] = written.log_backward(intentions) if learned else -math.log(written.num_tokens)
-    loss, ratio, flow = pulls(values)
-    written.pull_forward(ratio, actions)
-    written.pull_flow(flow)
+        values[2] = heads.log_dynamics(log_matrices, intentions, outcomes)
+        values[4] = heads.log_backward(intentions) if learned else -math.log(heads.num_tokens)
+    loss, ratio, flow = gradient(values)
+    heads.add_grad_forward(ratio, actions)
+    heads.add_grad_flow(flow)
     if learned:
-        written.pull_backward(-ratio, intentions)
+        heads.add_grad_backward(-ratio, intentions)
     return loss, values

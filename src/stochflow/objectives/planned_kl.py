@@ -7,13 +7,13 @@ import torch
 from torch import Tensor
 
 from stochflow.core.logspace import log_marginal, masked_log_softmax, safe_log
-from stochflow.models.base import Array, Sampler
-from stochflow.models.engine.prefix_evaluation import StateRecorder, WrittenLoss
+from stochflow.models.base import Sampler
+from stochflow.models.evaluation import Array, AtPrefixes, ClosedFormLoss, Evaluation, Heads
 from stochflow.objectives.base import ARITHMETIC, Objective, Terms
 from stochflow.objectives.divergence import state_kl
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.learners import SequenceLearner
-from stochflow.objectives.path_gradients import WrittenStates
+from stochflow.objectives.path_gradients import StateOutputs
 from stochflow.objectives.planning.plan import Plan, make_plan
 from stochflow.objectives.planning.plan_states import DrawnStates, PlannedStates
 from stochflow.objectives.planning.reward_model import RewardModel
@@ -23,8 +23,8 @@ from stochflow.sampling.trajectories import Trajectories
 
 _MAX_ROWS = 2**13  # states in one update, all depths together
 _MAX_ENTRIES = 2**20  # of a table of P̂ per state: four megabytes
-# weight of KL(M of the plan‖M), which has the same minimiser, where there is a stop: the world obeys it, so a policy
-# that has ruled it out once does not find back by KL(M‖·) alone, whose gradient has died
+# weight of KL(M of the plan‖M), which has the same minimiser, where there is a stop: no noise leads to it, so a policy
+# that has ruled it out once does not find back by KL(M‖·) alone, whose gradient has vanished
 RECALL = 0.5
 
 
@@ -113,17 +113,25 @@ class PlannedKL(Objective):
             self._states = PlannedStates(self.plan, self.trie)
         num_rows = min(learner.config.plan.rows_per_level, max(_MAX_ROWS // self.trie.length, 1))
         drawn = self._states.draw(num_rows, learner.generators["replay"])
-        recorder = None if learner.dynamics.sees_state else learner.recorder_at(drawn.tokens, drawn.depths)
-        if recorder is None:
-            return self._judged_terms(self._states, drawn, progress, entropy)
-        return self._written_terms(self._states, drawn, recorder, progress, entropy)
+        evaluation = learner.network.evaluate(AtPrefixes(drawn.tokens, drawn.depths))
+        # where P̂ is one table per depth and all may be intended, the gradient has a closed form
+        closed = learner.network.mask is None and not learner.dynamics.sees_state
+        terms = self._closed_form_terms if closed else self._autograd_terms
+        return terms(self._states, drawn, evaluation, progress, entropy)
 
-    def _judged_terms(self, states: PlannedStates, drawn: DrawnStates, progress: float, entropy: bool) -> Terms:
+    def _autograd_terms(
+        self,
+        states: PlannedStates,
+        drawn: DrawnStates,
+        evaluation: Evaluation[Heads],
+        progress: float,
+        entropy: bool,
+    ) -> Terms:
         """What `terms` says, by autograd."""
         learner, config, device = self.learner, self.learner.config.objective, self.learner.device
         tokens, depths, weights = (column.to(device) for column in (drawn.tokens, drawn.depths, drawn.weights))
         log_targets, values = states.log_targets[drawn.nodes].to(device), states.values[drawn.nodes].to(device)
-        heads = learner.network.at(tokens, depths)
+        heads = evaluation.heads()
         log_marginals = self._log_marginals(heads.log_policy, tokens, depths, drawn.sizes)
         divergence = (weights * state_kl(log_marginals, log_targets, torch.zeros_like(weights))).sum()
         flow_loss = (weights * (heads.log_flow - values).square()).sum()
@@ -140,28 +148,33 @@ class PlannedKL(Objective):
         recall = (weights * (log_planned.exp() * (log_planned - log_marginals)).sum(dim=-1)).sum()
         return terms | {"loss": terms["loss"] + RECALL * recall, "recall_loss": recall}
 
-    def _written_terms(
-        self, states: PlannedStates, drawn: DrawnStates, recorder: StateRecorder, progress: float, entropy: bool
+    def _closed_form_terms(
+        self,
+        states: PlannedStates,
+        drawn: DrawnStates,
+        evaluation: Evaluation[Heads],
+        progress: float,
+        entropy: bool,
     ) -> Terms:
-        """The same by a gradient that is written out, where P̂ is one table per depth and all may be intended."""
+        """The same with the gradient in closed form."""
         learner, config = self.learner, self.learner.config.objective
         left = learner.network.length - drawn.depths.numpy()
-        written = WrittenStates(recorder.rows(), learner.network.num_tokens, left)
+        outputs = StateOutputs(evaluation.outputs(), learner.network.num_tokens, left)
         nodes, weights = drawn.nodes.numpy(), drawn.weights.numpy()
-        matrices = learner.log_dynamics_of(drawn.tokens[:1])[0].exp().numpy()
-        divergence = written.divergence(matrices, drawn.sizes, states.log_targets.numpy().take(nodes, axis=0), weights)
-        flow_loss = written.flow_loss(states.values.numpy().take(nodes), weights, config.flow_weight)
+        matrices = learner.log_dynamics_of(drawn.tokens[:1])[0].exp().cpu().numpy()
+        divergence = outputs.divergence(matrices, drawn.sizes, states.log_targets.numpy().take(nodes, axis=0), weights)
+        flow_loss = outputs.flow_loss(states.values.numpy().take(nodes), weights, config.flow_weight)
         loss = divergence + config.flow_weight * flow_loss
         terms = {"kl_loss": divergence, "flow_loss": flow_loss}
         if entropy:
             weighs = config.lambda_ratio != 0.0 or config.lambda_dynamics != 0.0
-            log_policy = torch.from_numpy(written.log_policy).requires_grad_(weighs)
+            log_policy = torch.from_numpy(outputs.log_policy).requires_grad_(weighs)
             found = self._entropy(log_policy, drawn, progress)
             if weighs:
-                written.pull_policy(torch.autograd.grad(found.penalty, log_policy)[0].numpy())
+                outputs.add_grad_policy(torch.autograd.grad(found.penalty, log_policy)[0].numpy())
             penalty, terms["log_entropy_ratio"], terms["dynamics_loss"] = (float(term.detach()) for term in found)
             loss += penalty
-        return {"loss": WrittenLoss.of(loss, recorder, torch.from_numpy(written.gradient)), **terms}
+        return {"loss": ClosedFormLoss.of(loss, evaluation, outputs.gradient), **terms}
 
     def _entropy(self, log_policy: Tensor, drawn: DrawnStates, progress: float) -> EntropyTerms:
         """What the entropy of π, [rows, K], adds; quantiles are those of all draws, so that each has its own row."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from stochflow.config.schema import ObjectiveConfig
-from stochflow.objectives.path_gradients import Array, Pulls
+from stochflow.objectives.path_gradients import Array, PathGradient
 from stochflow.objectives.path_terms import PathBalance, Steps
 from stochflow.objectives.regression_losses import balance_loss
 
@@ -33,23 +33,22 @@ def tb_residual(log_flows: Tensor, log_ratio: Tensor, valid: Tensor | None) -> T
     return log_start + torch.where(valid, log_ratio, 0.0).sum(dim=-1) - log_flows[:, -1]
 
 
-def tb_pulls(values: Array) -> Pulls:
-    """Mean of δ² over paths of real steps with its gradient; the five terms of all steps, [5, ..., batch, time]."""
+def tb_gradient(values: Array) -> PathGradient:
+    """Mean of δ² over paths of real steps with its gradient; from the five terms of every step, [5, batch, time]."""
     log_flow, log_forward, log_dynamics, log_next_flow, log_backward = values
     log_ratio = log_forward + log_dynamics - log_backward
     residual = log_flow[..., 0] + np.add.reduce(log_ratio, axis=-1) - log_next_flow[..., -1]
     size = residual.shape[-1]
-    pull = (2.0 / size) * residual
+    coefficient = (2.0 / size) * residual
     flow = np.zeros_like(log_flow)
-    flow[..., 0] = pull
-    squares = (residual[..., None, :] @ residual[..., None])[..., 0, 0]
-    return Pulls(squares / size, np.repeat(pull[..., None], flow.shape[-1], axis=-1), flow)
+    flow[..., 0] = coefficient
+    return PathGradient(residual @ residual / size, np.repeat(coefficient[..., None], flow.shape[-1], axis=-1), flow)
 
 
 class TrajectoryBalance(PathBalance):
     """One residual per trajectory; of the flows only that of its start is learned."""
 
-    pulls = staticmethod(tb_pulls)
+    gradient = staticmethod(tb_gradient)
 
     def loss(self, steps: Steps, config: ObjectiveConfig) -> Tensor:
         residual = tb_residual(steps.log_flows, steps.log_ratio, steps.valid)

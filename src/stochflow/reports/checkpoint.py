@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from stochflow.config.schema import Config
+from stochflow.core.arrays import Array
 from stochflow.core.errors import StochflowError
 from stochflow.environments.factory import configure
 from stochflow.environments.rewards import Reward
@@ -18,7 +18,7 @@ from stochflow.experiments.experiment import Experiment
 from stochflow.reports.reader import RunRecord
 from stochflow.runs.directory import RunDirectory
 from stochflow.truth.prefix_tree import unbalanced_share
-from stochflow.truth.truth import Truth, truth_of
+from stochflow.truth.truth import MultiTaskTruth, Truth, truth_of
 
 _MAX_PREFIX_SOURCES = 256
 # settings that determine target and optimum, independent of training
@@ -38,9 +38,9 @@ class DesignDistribution:
             lengths vary.
     """
 
-    log_rewards: np.ndarray
-    log_probs: np.ndarray
-    attainable: np.ndarray
+    log_rewards: Array
+    log_probs: Array
+    attainable: Array
     log_z: float
     unbalanced: list[float] | None
 
@@ -50,8 +50,8 @@ class Channels:
     """P(outcome | intention) at every position, true and learned, [L, K, K]; `learned` is None without a P̂."""
 
     letters: list[str]
-    truth: np.ndarray
-    learned: np.ndarray | None
+    truth: Array
+    learned: Array | None
     is_known: bool
 
 
@@ -83,13 +83,17 @@ def exact_results(record: RunRecord) -> ExactResults:
 
 @torch.no_grad()
 def _distribution(experiment: Experiment) -> DesignDistribution:
-    truth, unbalanced = _truth(experiment.config.model_dump_json(include=_WORLD))
+    truth = experiment.truth
+    unbalanced: list[float] | None = None
+    if not isinstance(truth, MultiTaskTruth):  # which no other run shares
+        truth, unbalanced = _truth(experiment.config.model_dump_json(include=_WORLD))
+    assert truth is not None, "only what can be enumerated is drawn"
     log_probs = truth.log_probs(experiment.policy)
     return DesignDistribution(
         log_rewards=truth.log_rewards.numpy(),
         log_probs=log_probs.numpy(),
         attainable=truth.attainable.log_probs.numpy(),
-        log_z=truth.attainable.log_z,
+        log_z=float(truth.log_rewards.logsumexp(dim=0)),
         unbalanced=unbalanced,
     )
 
@@ -128,7 +132,7 @@ def _tokens(task: Task, record: RunRecord) -> Tensor:
     return tokens
 
 
-def random_subset(distribution: DesignDistribution, num: int, seed: int = 0) -> np.ndarray:
+def random_subset(distribution: DesignDistribution, num: int, seed: int = 0) -> Array:
     """Indices of `num` random sequences without replacement, ascending; all indices if there are fewer."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randperm(len(distribution.log_rewards), generator=generator)[:num].sort().values.numpy()

@@ -10,31 +10,27 @@ from stochflow.config.noise import parse_noise
 from stochflow.config.schema import ChannelConfig, Config
 from stochflow.config.yaml import parse_assignment, yaml_line
 from stochflow.core.errors import ConfigError, StochflowError
+from stochflow.environments.registry import PRETRAINING_TASK
 from stochflow.environments.sequences.oracles.task import PREFIX
 
 _NOT_ABOUT_LEARNING = ("device", "threads", "evaluation", "checkpoint_every")
 
 
 def train_command(config: Config, out: str) -> str:
-    """A `stochflow train …` that resolves to this config; defaults of the method are not repeated.
+    """A `stochflow train …`, or `pretrain`, that resolves to this config; defaults of the method are not repeated.
 
     The settings of an unknown method cannot be resolved; the command then refers to the config file.
     """
     try:
-        words = [
-            *_task_words(config.task),
-            "--method",
-            config.method,
-            *_noise_words(config.channel),
-            "--seed",
-            str(config.seed),
-        ]
+        words = _what_words(config)
+        words += [*_noise_words(config.channel), "--seed", str(config.seed)]
         words += _budget_words(config)
         words += ["--device", config.device] if config.device != "auto" else []
         words += [word for assignment in assignments(config) for word in ("--set", assignment)]
     except StochflowError:
         words = ["--config", f"{out}/config.yaml"]
-    return shlex.join(["stochflow", "train", *words, "--out", f"{out}-again"])
+    command = "pretrain" if config.task == PRETRAINING_TASK else "train"
+    return shlex.join(["stochflow", command, *words, "--out", f"{out}-again"])
 
 
 def compare_command(configs: Sequence[Config], out: str) -> str | None:
@@ -94,6 +90,11 @@ def assignments(config: Config) -> list[str]:
         **{name: getattr(config, name) for name in ("task", "method", "seed", "device")},
         "budget": config.budget.model_dump(exclude_none=True),
     }
+    if config.task == PRETRAINING_TASK:
+        flags["pretraining"] = {"tasks": config.pretraining.tasks}
+    elif config.pretraining.source is not None:  # these come with the sampler
+        flags["pretraining"] = config.pretraining.model_dump()
+        flags["model"] = config.model.model_dump()
     noise = noise_flag(config.channel)
     if noise is not None:
         flags["channel"] = parse_noise(noise)
@@ -124,6 +125,15 @@ def noise_flag(channel: ChannelConfig) -> str | None:
     except StochflowError:
         return None
     return text if same else None
+
+
+def _what_words(config: Config) -> list[str]:
+    """Arguments that name task and method, and the sampler that a run begins with."""
+    settings = config.pretraining
+    if config.task == PRETRAINING_TASK:
+        return ["--tasks", ",".join(settings.tasks)]
+    words = [*_task_words(config.task), "--method", config.method]
+    return words if settings.source is None else [*words, "--from", settings.source, "--support", str(settings.support)]
 
 
 def _task_words(task: str) -> list[str]:

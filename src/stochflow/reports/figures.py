@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from stochflow.core.arrays import Array
 from stochflow.evaluation.bootstrap import median_interval
 from stochflow.reports.checkpoint import Channels, DesignDistribution, random_subset
 from stochflow.reports.groups import Group, Measure, curve
@@ -229,7 +230,7 @@ def term_curves(metrics: pd.DataFrame) -> list[Figure]:
 def channel_maps(channels: Channels, position: int | None) -> list[Figure]:
     """Heat maps of true and learned channel and their difference, at one position or averaged over all."""
 
-    def shown(table: np.ndarray) -> np.ndarray:
+    def shown(table: Array) -> Array:
         return table.mean(axis=0) if position is None else table[position]
 
     truth = shown(channels.truth)
@@ -256,7 +257,7 @@ def channel_maps(channels: Channels, position: int | None) -> list[Figure]:
 
 
 def _heat_map(
-    title: str, text: str, table: np.ndarray, letters: list[str], scale: list[list[Any]], bounds: tuple[float, float]
+    title: str, text: str, table: Array, letters: list[str], scale: list[list[Any]], bounds: tuple[float, float]
 ) -> Figure:
     names = [_label(letter) for letter in letters]
     signed = bounds[0] < 0
@@ -283,7 +284,7 @@ def _heat_map(
     return Figure(title, text, [trace], layout)
 
 
-def _quantile_lines(x: np.ndarray, y: np.ndarray) -> list[tuple[list[float | None], list[float | None]]]:
+def _quantile_lines(x: Array, y: Array) -> list[tuple[list[float | None], list[float | None]]]:
     """Median, 5 % and 95 % quantile of y in equally full bins of x, as pairs of coordinates."""
     order = np.argsort(x, kind="stable")
     parts = np.array_split(order, min(_NUM_BINS, len(order)))
@@ -360,7 +361,7 @@ def _spans_decades(traces: Sequence[Trace]) -> bool:
     return bool(values) and 0 < 10 * min(values) <= max(values)
 
 
-def _spread(num: int, most: int) -> np.ndarray:
+def _spread(num: int, most: int) -> Array:
     """At most `most` evenly spaced indices from 0 to num − 1, both ends included."""
     return np.unique(np.linspace(0, num - 1, min(num, most)).round().astype(int)) if num else np.empty(0, dtype=int)
 

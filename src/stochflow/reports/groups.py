@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stochflow.core.arrays import Array
 from stochflow.reports.commands import peculiarities
 from stochflow.reports.reader import RunRecord
 
@@ -93,10 +94,10 @@ def grouped(runs: Sequence[RunRecord]) -> list[Group]:
 class Curve:
     """Median, minimum and maximum over seeds along a common axis; all [points]."""
 
-    x: np.ndarray
-    median: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    x: Array
+    median: Array
+    low: Array
+    high: Array
 
 
 def curve(runs: Sequence[RunRecord], key: str, along: str) -> Curve | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from stochflow.environments.registry import names_graph
+from stochflow.environments.registry import PRETRAINING_TASK, names_graph
 from stochflow.reports import figures
 from stochflow.reports.checkpoint import Channels, ExactResults, exact_results
 from stochflow.reports.html import markup
@@ -85,6 +85,8 @@ def _probabilities(run: RunRecord, results: ExactResults, charts: Charts) -> str
         shown.append(figures.probability_scatter(distribution))
         if distribution.unbalanced is not None:
             shown.append(figures.feasibility(distribution.unbalanced))
+        elif run.config.task == PRETRAINING_TASK:
+            words = "Every point is a sequence of one of the tasks; log R is less log Z of its task."
         elif names_graph(run.config.task):
             words = "What is out of reach is not drawn: a state of a graph has several ways into it."
         else:

@@ -40,7 +40,7 @@ _FILES = (
     *("versions.json", "oracle.sqlite", "oracle.id", "worker.json"),
 )
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
-_SEAL = "# sha256 of what follows: "
+_CHECKSUM_LINE = "# sha256 of what follows: "
 # seconds to wait for a lock: a process that was just killed may still hold it
 _LOCK_TIMEOUT = 5.0
 
@@ -160,7 +160,7 @@ class RunDirectory:
             first, _, text = (self.path / CONFIG).read_bytes().partition(b"\n")
         except OSError:
             return  # `config` reports it
-        if first.startswith(_SEAL.encode()) and first != _sealed(text).partition(b"\n")[0]:
+        if first.startswith(_CHECKSUM_LINE.encode()) and first != _with_checksum(text).partition(b"\n")[0]:
             raise DataError(
                 f"the {CONFIG} in {self.path} is not as it was written; restore it, or remove its first line, the "
                 "checksum of the others, to go on with it as it is"
@@ -169,7 +169,7 @@ class RunDirectory:
     def rewrite_config(self, config: Config) -> None:
         """Replace the config, after a resume has changed it."""
         with self._writing():
-            write_atomically(self.path / CONFIG, _sealed(dump_yaml(_with_files_in(config, Path())).encode()))
+            write_atomically(self.path / CONFIG, _with_checksum(dump_yaml(_with_files_in(config, Path())).encode()))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         with self._writing():
@@ -278,6 +278,15 @@ def recover(path: Path) -> None:
             shutil.rmtree(staging)
 
 
+def is_vacant(path: Path) -> bool:
+    """True where there is nothing yet, or an empty folder; what an --overwrite had taken away is put back first."""
+    recover(path)
+    try:
+        return not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir()))
+    except (OSError, ValueError):
+        return False  # and why it cannot be read is said when it is opened
+
+
 def check_free(path: Path, overwrite: bool) -> None:
     """Raise a ConfigError for a path that holds a run (unless it may be overwritten) or anything else."""
     recover(path)
@@ -332,7 +341,7 @@ def _format_of(path: Path) -> str | None:
 
 def _write_initial_files(fresh: Path, path: Path, config: Config, table: str | None, reference: str | None) -> None:
     """Write the first files of a run directory; the oracle cache of the run that it replaces is copied."""
-    write_atomically(fresh / CONFIG, _sealed(dump_yaml(config).encode()))
+    write_atomically(fresh / CONFIG, _with_checksum(dump_yaml(config).encode()))
     if table is not None:
         write_atomically(fresh / TABLE_COPY, table)
     if reference is not None:
@@ -343,9 +352,9 @@ def _write_initial_files(fresh: Path, path: Path, config: Config, table: str | N
         sync_file(fresh / paid.name)
 
 
-def _sealed(text: bytes) -> bytes:
+def _with_checksum(text: bytes) -> bytes:
     """Settings with their SHA-256 as a YAML comment in the first line."""
-    return f"{_SEAL}{hashlib.sha256(text).hexdigest()}\n".encode() + text
+    return f"{_CHECKSUM_LINE}{hashlib.sha256(text).hexdigest()}\n".encode() + text
 
 
 def _locked(path: Path) -> BaseFileLock:

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from stochflow.core.logspace import log_marginal, safe_log
-from stochflow.models.base import Array, FlowModel, Sampler
+from stochflow.models.base import FlowModel, Sampler
+from stochflow.models.evaluation import Array
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.graph_network import GraphNetwork, GraphSampler
 from stochflow.sampling.rollout import Walk

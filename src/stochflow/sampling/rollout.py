@@ -9,7 +9,8 @@ from torch import Tensor
 
 from stochflow.core.logspace import masked_log_softmax
 from stochflow.environments.base import Environment, Streams
-from stochflow.models.base import Array, Sampler
+from stochflow.models.base import Sampler
+from stochflow.models.evaluation import Array
 
 
 @dataclass(frozen=True)

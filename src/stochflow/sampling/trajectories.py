@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
-
-from stochflow.models.engine.prefix_evaluation import Recorder
 
 
 @dataclass(frozen=True)
@@ -18,7 +17,6 @@ class Trajectories:
         scores: score of the finished object, float64, [batch].
         log_behaviour: log-probability of each intention under the policy that drew it, [batch, time]; zero where
             the step is not valid, for remembered trajectories, and where the objective does not read it.
-        recorder: what the network computed while it drew them, if it was kept; it holds until the next update.
     """
 
     intentions: Tensor
@@ -26,14 +24,19 @@ class Trajectories:
     valid: Tensor
     scores: Tensor
     log_behaviour: Tensor
-    recorder: Recorder | None = None
 
     def trimmed(self) -> "Trajectories":
         """The same without the last steps that no episode has taken; at least one step stays."""
         time = max(int(self.valid.sum(dim=1).amax()), 1) if self.valid.numel() else self.valid.shape[1]
         columns = (self.intentions, self.outcomes, self.valid)
         intentions, outcomes, valid = (column[:, :time] for column in columns)
-        return Trajectories(intentions, outcomes, valid, self.scores, self.log_behaviour[:, :time], self.recorder)
+        return Trajectories(intentions, outcomes, valid, self.scores, self.log_behaviour[:, :time])
 
     def __len__(self) -> int:
         return self.outcomes.shape[0]  # `len` of a tensor takes ten times as long
+
+
+def no_trajectories(length: int) -> Trajectories:
+    """A batch without episodes."""
+    tokens = torch.empty(0, length, dtype=torch.int64)
+    return Trajectories(tokens, tokens, tokens.bool(), torch.empty(0, dtype=torch.float64), tokens.float())

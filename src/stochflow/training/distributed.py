@@ -15,12 +15,15 @@ from functools import cache
 from itertools import count
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
 from stochflow.core.errors import ConfigError, TeamError
-from stochflow.models.base import Array, Sampler
-from stochflow.models.flow_network import FlowNetwork, Heads
+from stochflow.core.processes import launched
+from stochflow.models.base import Sampler
+from stochflow.models.evaluation import Array, Evaluation, H, Heads
+from stochflow.models.flow_network import FlowNetwork
 from stochflow.objectives.base import Objective
 from stochflow.objectives.learners import SequenceLearner
 from stochflow.sampling.score_memory import checked_scores
@@ -29,8 +32,6 @@ from stochflow.training.dynamics_fitter import DynamicsFitter
 from stochflow.training.optimizer import Record
 from stochflow.training.trainer import Trainer
 
-# what training asks of the network, all of it row by row
-_SHARED = ("all_prefixes", "at", "log_flow_of", "child_log_flows")
 # an oracle may take its time: nobody gives up waiting before the lead does
 _PATIENCE = timedelta(days=365)
 _MEETINGS = count()
@@ -119,29 +120,63 @@ class _SharedRows(torch.autograd.Function):
 _rows_of_all: Callable[..., tuple[Tensor, ...]] = _SharedRows.apply
 
 
-@contextmanager
-def sharing(network: FlowNetwork, team: Team) -> Iterator[None]:
-    """While this lasts the network evaluates its own rows and gives back those of all processes."""
+class ShardedEvaluation(Evaluation[H]):
+    """The rows of all processes, of which each has evaluated its own.
 
-    def shared(method: Callable[..., Heads | Tensor]) -> Callable[..., Heads | Tensor]:
-        def call(tokens: Tensor, *others: Tensor) -> Heads | Tensor:
-            own = team.share(len(tokens))
-            found = method(tokens[own], *(other[own] for other in others))
-            if isinstance(found, Heads):
-                return Heads(*_rows_of_all(team, len(tokens), *found))
-            return _rows_of_all(team, len(tokens), found)[0]
+    Args:
+        own: what this process has evaluated.
+        num_rows: of all processes together.
+    """
 
-        return call
+    def __init__(self, own: Evaluation[H], team: Team, num_rows: int) -> None:
+        self._own, self._team, self._num_rows = own, team, num_rows
 
-    for name in _SHARED:
-        setattr(network, name, shared(getattr(network, name)))
-    network.shared = True
-    try:
-        yield
-    finally:
-        network.shared = False
-        for name in _SHARED:
-            delattr(network, name)
+    def heads(self) -> H:
+        own = self._own.heads()
+        given = [column for column in own if column is not None]
+        gathered = iter(_rows_of_all(self._team, self._num_rows, *given))
+        columns: Any = (None if column is None else next(gathered) for column in own)
+        return type(own)(*columns)
+
+    def outputs(self) -> Array:
+        return self._team.gather([torch.from_numpy(self._own.outputs())], self._num_rows)[0].numpy()
+
+    def backward(self, grad: Array) -> None:
+        self._own.backward(np.ascontiguousarray(grad[self._team.share(self._num_rows)]))
+
+
+class ShardedFlowNetwork(FlowNetwork):
+    """A flow network that evaluates its own rows while it is `sharing`, and gives back those of all processes.
+
+    Outside of a training step it is an ordinary network: only the first process evaluates a policy.
+    """
+
+    team: Team
+    sharing = False
+
+    def evaluate(self, where: Any) -> Any:
+        if not self.sharing:
+            return super().evaluate(where)
+        own = self.team.share(len(where[0]))
+        rows = type(where)(*(column[own] if isinstance(column, Tensor) else column for column in where))
+        return ShardedEvaluation(super().evaluate(rows), self.team, len(where[0]))
+
+    def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
+        if not self.sharing:
+            return super().all_prefixes(tokens, context)
+        own = super().all_prefixes(tokens[self.team.share(len(tokens))])
+        return Heads(*_rows_of_all(self.team, len(tokens), *own))
+
+    def log_flow_of(self, tokens: Tensor) -> Tensor:
+        return self._shared(super().log_flow_of, tokens)
+
+    def child_log_flows(self, tokens: Tensor) -> Tensor:
+        return self._shared(super().child_log_flows, tokens)
+
+    def _shared(self, method: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
+        if not self.sharing:
+            return method(tokens)
+        return self.team.gather([method(tokens[self.team.share(len(tokens))])], len(tokens))[0]
 
 
 class SharedSampler:
@@ -172,7 +207,9 @@ class TeamTrainer(Trainer):
         fitter: DynamicsFitter,
     ) -> None:
         super().__init__(learner, objective, fitter)
+        assert isinstance(learner.network, ShardedFlowNetwork), "a shared run needs a network that can be shared"
         self._team, self._network = team, learner.network
+        self._network.team = team
         self.descent.reduce = team.sum_gradients
 
     def measure(self, made: Tensor) -> Tensor:
@@ -190,8 +227,11 @@ class TeamTrainer(Trainer):
         return self._team.from_lead(super().free(made) if self._team.leads else nothing)
 
     def train_step(self) -> Record:
-        with sharing(self._network, self._team):
+        self._network.sharing = True
+        try:
             record = super().train_step()
+        finally:
+            self._network.sharing = False
         # clocks differ, and a budget in minutes must end in the same step everywhere
         self.seconds = float(self._team.from_lead(torch.tensor([self.seconds], dtype=torch.float64)))
         return record
@@ -214,16 +254,6 @@ class TeamTrainer(Trainer):
         weights = torch.cat([weight.detach().flatten() for weight in self.learner.network.parameters()])
         settings = self.learner.config.model_dump_json(exclude={"device"})
         self._team.require_equal(settings.encode(), str(self.step).encode(), weights.cpu().numpy().tobytes())
-
-
-def launched() -> bool:
-    """True in a process that torchrun started beside others."""
-    return distributed.is_available() and distributed.is_torchelastic_launched() and os.environ["WORLD_SIZE"] != "1"
-
-
-def leads() -> bool:
-    """True in the one process that speaks for its run."""
-    return not launched() or os.environ["RANK"] == "0"
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from stochflow.models.dynamics.tabular import (
     transition_codes,
     transition_counts,
 )
-from stochflow.models.dynamics.tabular_fit import TableDescent
+from stochflow.models.dynamics.tabular_fit import TableAdam
 from stochflow.objectives.learners import GraphLearner, SequenceLearner
 from stochflow.sampling.trajectories import Trajectories
 from stochflow.training.optimizer import Descent, Record, State, finite_numbers
@@ -32,7 +32,13 @@ def dynamics_learning_rate(config: DynamicsConfig, progress: float) -> float:
 
 
 class DynamicsFitter(Protocol):
-    """Learns P̂ from what was observed, once per training step."""
+    """Learns P̂ from what was observed, once per training step.
+
+    Attributes:
+        idle: True where nothing is learned of the world.
+    """
+
+    idle: bool
 
     def fit(self, fresh: Trajectories, progress: float) -> Record:
         """Learn from a fresh batch; what is said of it, or nothing where P̂ is not learned."""
@@ -44,6 +50,8 @@ class DynamicsFitter(Protocol):
 
 class CountingFitter:
     """Counts the transitions of a graph."""
+
+    idle = False
 
     def __init__(self, learner: GraphLearner) -> None:
         self._learner = learner
@@ -71,12 +79,12 @@ class GradientFitter:
     """Cross-entropy of P̂ on observed (s, a, s'), with an optimiser of its own; nothing where P̂ is `idle`."""
 
     def __init__(self, learner: SequenceLearner, config: DynamicsConfig, idle: bool = False) -> None:
-        self._learner, self._config = learner, config
-        self._descent: Descent | TableDescent | None = None
+        self._learner, self._config, self.idle = learner, config, idle
+        self._descent: Descent | TableAdam | None = None
         model = learner.dynamics
         if isinstance(model, DynamicsModel) and not idle:
             parameters = list(model.parameters())
-            self._descent = TableDescent([model], config.clip) if model.tabular else Descent(parameters, config.clip)
+            self._descent = TableAdam(model, config.clip) if model.tabular else Descent(parameters, config.clip)
             if model.tabular and config.off_policy:
                 learner.replay.encode(learner.network.num_tokens)
 
@@ -86,19 +94,14 @@ class GradientFitter:
             return {}
         learning_rate = dynamics_learning_rate(self._config, progress)
         losses: list[float] = []
-        if isinstance(self._descent, TableDescent):
+        if isinstance(self._descent, TableAdam):
             for drawn in self.codes(fresh):
                 counts = transition_counts(*drawn, self._learner.network.num_tokens)
-                losses += self._descent.fit(counts[:, None], learning_rate).flatten().tolist()
+                losses += self._descent.fit(counts, learning_rate).tolist()
         else:
             losses = [self._update(batch, self._descent, learning_rate) for batch in self._batches(fresh)]
         loss = sum(losses) / len(losses)
         return finite_numbers({"forward_dynamics_loss": loss})
-
-    @property
-    def tables(self) -> TableDescent | None:
-        """The optimiser of P̂ where it is nothing but tables that are learned."""
-        return self._descent if isinstance(self._descent, TableDescent) else None
 
     def codes(self, fresh: Trajectories) -> Iterator[tuple[Codes, npt.NDArray[np.bool_] | None]]:
         """What `transition_counts` is to count in the rounds of a step, as many at once as memory allows."""

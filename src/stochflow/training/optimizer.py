@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from stochflow.core.errors import NumericsError
-from stochflow.models.engine.prefix_evaluation import WrittenLoss, gradients_in_place
+from stochflow.core.torch_kernels import adam_step
+from stochflow.models.evaluation import ClosedFormLoss, gradients_in_place
 
 Record = dict[str, float]
 State = dict[str, Tensor]
@@ -69,12 +70,12 @@ class Descent:
         return [part.as_strided(shape, stride) for part, (shape, stride) in zip(parts, self._shapes, strict=True)]
 
     def step(self, loss: Tensor | float, learning_rate: float) -> None:
-        """Move against the gradient of a loss: one of autograd, or one that is written out."""
-        assert isinstance(loss, Tensor | WrittenLoss), "a plain number has no gradient"
+        """Move against the gradient of a loss: one of autograd, or a closed form."""
+        assert isinstance(loss, Tensor | ClosedFormLoss), "a plain number has no gradient"
         if self._parameters[0].data_ptr() != self._flat.data_ptr():  # somebody moved or converted the module
             self._bind()
         self._gradient.zero_()
-        if isinstance(loss, WrittenLoss):
+        if isinstance(loss, ClosedFormLoss):
             loss.backward()
         else:
             with gradients_in_place():
@@ -90,23 +91,8 @@ class Descent:
         if norm > self.clip:
             self._gradient.mul_(self.clip / (norm + 1e-6))
         self._moved += learning_rate if norm < LARGE else math.inf
-        # what torch.optim.Adam calls in the end: on its way there are as many operations again
         self._num_steps += 1
-        torch._fused_adam_(
-            [self._flat],
-            [self._gradient],
-            [self._first],
-            [self._second],
-            [],
-            [self._num_steps],
-            lr=learning_rate,
-            beta1=0.9,
-            beta2=0.999,
-            weight_decay=0.0,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-        )
+        adam_step(self._flat, self._gradient, (self._first, self._second), self._num_steps, learning_rate)
 
     def require_finite(self) -> None:
         """Raise an error when a weight is not finite: a loss shows it only one update later.

@@ -11,11 +11,9 @@ from torch import Tensor, nn
 
 from stochflow.config.schema import OptimiserConfig
 from stochflow.models.base import Sampler
-from stochflow.models.engine.prefix_evaluation import Recorder
-from stochflow.models.prefix_sampler import RecordingSampler
 from stochflow.objectives.base import Learner, Objective, Terms
 from stochflow.sampling.rollout import Exploration, Walk, rollout
-from stochflow.sampling.trajectories import Trajectories
+from stochflow.sampling.trajectories import Trajectories, no_trajectories
 from stochflow.training.dynamics_fitter import DynamicsFitter
 from stochflow.training.optimizer import Descent, Record, State, learning_rate_factor, require_finite
 
@@ -88,6 +86,7 @@ class Trainer:
             "steps": self.step,
             "trajectories": self.trajectories,
             "oracle_calls": self.calls,
+            "support": self._config.pretraining.support,
             "seconds": round(self.seconds, 3),
             "status": "finished" if self.finished else "interrupted",
         }
@@ -105,7 +104,7 @@ class Trainer:
         for terms in self.updates(fresh, progress):
             logged.append(require_finite(terms))
             self.descent.step(terms["loss"], learning_rate)
-            del terms  # and with it the hold on the room that the next update needs
+            del terms  # which hold the buffers that the next evaluation uses
         self.descent.require_finite()
         learned = dynamics_record | _means(logged)
         return self.advance(fresh, learning_rate, time.perf_counter() - started, learned)
@@ -123,16 +122,18 @@ class Trainer:
         self.step += 1
         self.trajectories += len(fresh)
         self.seconds += seconds
-        return {
+        record = {
             "step": self.step,
             "trajectories": self.trajectories,
             "oracle_calls": self.calls,
             "seconds": round(self.seconds, 3),
             "learning_rate": learning_rate,
             "beta": self._reward.exponent(self.step - 1),
-            "batch_score": float(np.add.reduce(fresh.scores.numpy()) / len(fresh)) if len(fresh) else math.nan,
-            **learned,
         }
+        if self.objective.samples:
+            scores = fresh.scores.numpy()
+            record["batch_score"] = float(np.add.reduce(scores) / len(fresh)) if len(fresh) else math.nan
+        return record | learned
 
     @property
     def batch_size(self) -> int:
@@ -150,22 +151,29 @@ class Trainer:
     def collect(self) -> Trajectories:
         """A scored batch from the objective's own behaviour, remembered and put into replay."""
         learner, size = self.learner, self.batch_size
+        if not self.objective.samples:
+            return no_trajectories(learner.environment.max_steps)
         sampler, read = self.sampler(size), self.objective.reads_behaviour
         walk = rollout(learner.environment, sampler, size, learner.generators, self.exploration, judge_behaviour=read)
-        return self.keep(walk, sampler.recorder if isinstance(sampler, RecordingSampler) else None)
+        return self.keep(walk)
 
-    def keep(self, walk: Walk, recorder: Recorder | None = None) -> Trajectories:
+    def keep(self, walk: Walk) -> Trajectories:
         """Pay for what a walk brought, as far as the budget goes, and remember it."""
-        size, before = len(walk), self.calls
+        before = self.calls
         walk, made, num_free = self._affordable(walk)
         scores = self.learner.memory.pay(made, self.measure)
         self._num_free += num_free
         self.idle_steps = self.idle_steps + 1 if self.calls == before else 0
-        # what was left out because the budget ended stays in the recorder, so it does not fit any more
-        recorder = recorder if len(scores) == size else None
-        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour, recorder)
+        batch = Trajectories(walk.intentions, walk.outcomes, walk.valid, scores, walk.log_behaviour)
         self.learner.replay.add(batch)
         return batch
+
+    def prepay(self, made: Tensor) -> Tensor:
+        """Scores of objects that a run begins with, [num]: remembered like its own, but no part of its budget."""
+        before = self.learner.memory.num_calls
+        scores = self.learner.memory.pay(made, self.measure)
+        self._num_free += self.learner.memory.num_calls - before
+        return scores
 
     def measure(self, made: Tensor) -> Tensor:
         """What the oracle answers; how a measurement comes out is the world's doing, like the outcome of a step."""

@@ -1,8 +1,9 @@
 """What is true of an environment and a reward, computed once and then compared against."""
 
+import math
 from abc import ABC, abstractmethod
 from functools import cached_property, singledispatch
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from stochflow.environments.base import Environment
 from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
+from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
 from stochflow.environments.sequences.variable_length import LengthMask, VariableTask
 from stochflow.truth import dag, prefix_tree
 from stochflow.truth.histories import Histories, attainable_designs
@@ -131,6 +133,47 @@ class SequenceTruth(Truth):
         return log_probs if self.histories is None else self.histories.collected(log_probs)
 
 
+class JointOptimum(NamedTuple):
+    """The best that one policy per task can do: log P(task, x), and means over the tasks."""
+
+    log_probs: Tensor
+    min_kl: float
+    log_z: float
+
+
+class MultiTaskTruth(Truth):
+    """Of task and sequence together, [num_tasks · K^L], each task equally likely: KL and the like are means over tasks.
+
+    Attributes:
+        truths: of each task.
+    """
+
+    environment: MultiTaskEnvironment
+
+    def __init__(self, environment: MultiTaskEnvironment, reward: Reward) -> None:
+        self.environment, self.reward = environment, reward
+        channel = environment.channel
+        self.truths = [SequenceTruth(SequenceEnvironment(task, channel), reward) for task in environment.tasks]
+
+    @cached_property
+    def scores(self) -> Tensor:
+        return torch.cat([truth.scores for truth in self.truths])
+
+    @cached_property
+    def log_rewards(self) -> Tensor:
+        """log R/Z of every task: they count equally, whatever their Z."""
+        return torch.cat([truth.log_rewards - truth.attainable.log_z for truth in self.truths])
+
+    @cached_property
+    def attainable(self) -> JointOptimum:
+        best, num_tasks = [truth.attainable for truth in self.truths], len(self.truths)
+        return JointOptimum(
+            torch.cat([each.log_probs for each in best]) - math.log(num_tasks),
+            sum(each.min_kl for each in best) / num_tasks,
+            sum(each.log_z for each in best) / num_tasks,
+        )
+
+
 class GraphTruth(Truth):
     """By convex optimisation over the flow through a directed acyclic graph."""
 
@@ -161,6 +204,11 @@ def truth_of(environment: Environment, reward: Reward) -> Truth | None:
 @truth_of.register
 def _(environment: SequenceEnvironment, reward: Reward) -> Truth | None:
     return SequenceTruth(environment, reward) if environment.enumerable else None
+
+
+@truth_of.register
+def _(environment: MultiTaskEnvironment, reward: Reward) -> Truth | None:
+    return MultiTaskTruth(environment, reward)
 
 
 @truth_of.register

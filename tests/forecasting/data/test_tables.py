@@ -4,14 +4,14 @@ import gzip
 import lzma
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from stochflow.core.errors import ConfigError, DataError
-from stochflow.forecasting.data.encoder import Columns, Encoder, check_horizon, read_frame
+from stochflow.forecasting.data.columns import Columns
+from stochflow.forecasting.data.tables import read_frame
 
 TEXT = "unique_id,ds,y\n007,2020-01-01,0.1\n007,2020-01-02,\nNA,2020-01-01,2\n"
 
@@ -107,100 +107,3 @@ def test_rows_of_the_future_need_no_target(tmp_path: Path) -> None:
     assert len(read_frame(path, Columns(future=("price",)), with_target=False)) == 1
     with pytest.raises(DataError, match="no column 'holiday'"):
         read_frame(path, Columns(future=("price", "holiday")), with_target=False)
-
-
-def test_a_column_has_one_role() -> None:
-    with pytest.raises(ConfigError, match="column 'price' is named twice"):
-        Columns(future=("price",), past=("price",))
-
-
-@pytest.mark.parametrize("name", ["stochflow", "stochflow-lo-80", "cutoff", "sample"])
-@pytest.mark.parametrize("role", ["id", "time", "target"])
-def test_names_of_the_forecasts_are_taken(role: str, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"a column named '{name}' would clash with those of the forecasts"):
-        Columns(**{role: name})  # type: ignore[arg-type]
-
-
-def test_columns_that_are_no_names_are_a_config_error() -> None:
-    with pytest.raises(ConfigError, match="the future columns are None; give their names"):
-        Columns(future=None)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="columns is of type dict; give Columns"):
-        Encoder.fit(pd.DataFrame({"ds": [1], "y": [1.0]}), {"id": "store"})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("table", [None, [], {}, "data.csv", Path("data.csv")])
-def test_a_table_is_a_frame(table: Any) -> None:
-    good = pd.DataFrame({"ds": range(10), "y": 1.0})
-    encoder = Encoder.fit(good)
-    for use in (Encoder.fit, encoder.panel):
-        with pytest.raises(DataError, match=f"the table is of type {type(table).__name__}; give a pandas DataFrame"):
-            use(table)
-    if table is not None:
-        panel = encoder.panel(good)
-        with pytest.raises(DataError, match=r"the future table is of type .*; give a pandas DataFrame"):
-            encoder.future(panel.series[0], panel.times["series"], 1, table)
-
-
-def test_one_name_may_be_given_bare() -> None:
-    assert Columns(future="price").future == ("price",)  # type: ignore[arg-type]
-
-
-def test_an_unknown_column_lists_what_there_is() -> None:
-    frame = pd.DataFrame({"ds": [1], "y": [1.0]})
-    with pytest.raises(DataError, match="no column 'store'; the columns are: ds, y"):
-        Encoder.fit(frame, Columns(id="store"))
-    with pytest.raises(DataError, match="no column 'price'; the columns are: ds, y"):
-        Encoder.fit(frame, Columns(future=("price",)))
-
-
-def test_a_repeated_column_is_refused() -> None:
-    frame = pd.DataFrame([[1, 2.0, 3.0]], columns=["ds", "y", "y"])
-    with pytest.raises(DataError, match="two columns 'y'"):
-        Encoder.fit(frame)
-
-
-@pytest.mark.parametrize("missing", [None, np.nan, "", " "])
-def test_a_row_without_an_id_is_named_by_its_number(missing: object) -> None:
-    frame = pd.DataFrame({"unique_id": ["a", missing], "ds": [1, 1], "y": [1.0, 2.0]})
-    with pytest.raises(DataError, match="1 rows have no unique_id, the first is row 2; name their series"):
-        Encoder.fit(frame)
-
-
-def test_a_target_that_is_no_number_names_value_and_series() -> None:
-    frame = pd.DataFrame({"unique_id": ["a", "b", "b"], "ds": [1, 1, 2], "y": ["1.5", "n/k", "?"]})
-    with pytest.raises(DataError, match="series 'b': 'n/k' in y at 1 is no number; correct it or leave it empty"):
-        Encoder.fit(frame[frame["unique_id"] == "b"])
-
-
-@pytest.mark.parametrize("value", ["n/k", [1, 2], 1j, 10**400])
-def test_a_target_that_is_no_number_leaves_the_other_series_alone(value: Any) -> None:
-    frame = pd.DataFrame({"unique_id": np.repeat(["a", "b"], 10), "ds": [*range(10)] * 2, "y": 1.0}).astype(
-        {"y": object}
-    )
-    frame.at[13, "y"] = value
-    panel = Encoder.fit(frame).panel(frame)
-    assert [series.uid for series in panel.series] == ["a"]
-    assert panel.problems["b"].startswith(f"series 'b': '{str(value)[:40]}' in y at 3 is no number; correct it")
-
-
-@pytest.mark.parametrize("y", [np.arange(10) * 1j, pd.to_timedelta(np.arange(10), unit="D")])
-def test_a_target_of_complex_numbers_or_spans_is_refused(y: object) -> None:
-    with pytest.raises(DataError, match=r"no series can be used; series 'series': '.*' in y at 0 is no number"):
-        Encoder.fit(pd.DataFrame({"ds": range(10), "y": y}))
-
-
-def test_numbers_written_as_text_are_numbers() -> None:
-    frame = pd.DataFrame({"ds": range(20), "y": [f"{number}.5" for number in range(19)] + [None]})
-    (series,) = Encoder.fit(frame).panel(frame).series
-    assert (series.y[:2].tolist(), series.observed[-1]) == ([0.5, 1.5], False)
-
-
-@pytest.mark.parametrize("horizon", [0, -3, True, 1.5, "3", None, 100_001])
-def test_a_horizon_is_a_number_of_steps(horizon: int) -> None:
-    with pytest.raises(ConfigError, match=r"horizon is .*; give the number of steps to forecast, 1 or more"):
-        check_horizon(horizon)
-
-
-def test_a_horizon_of_one_is_enough() -> None:
-    check_horizon(1)
-    check_horizon(np.int64(100_000))  # type: ignore[arg-type]

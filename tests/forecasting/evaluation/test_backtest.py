@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from stochflow.core.errors import ConfigError, DataError
+from stochflow.forecasting.data.series import Array, Mask
 from stochflow.forecasting.evaluation.backtest import (
     Case,
     backtest,
@@ -16,9 +17,9 @@ from stochflow.forecasting.evaluation.backtest import (
     regular_case,
     summary,
 )
-from stochflow.forecasting.evaluation.baselines import Array, Mask, RidgeAR, StatsForecast
+from stochflow.forecasting.evaluation.baselines import RidgeAR, StatsForecast
 from stochflow.forecasting.evaluation.scoring import SCORES
-from stochflow.forecasting.model.seasonality import Rhythm
+from stochflow.forecasting.model.seasonality import Seasonality
 
 pytest.importorskip("scoringrules")
 pytest.importorskip("utilsforecast")
@@ -40,7 +41,7 @@ class Witness:
         self.pasts: list[Array] = []
         self.masks: list[Mask] = []
 
-    def quantiles(self, y: Array, rhythm: Rhythm, horizon: int, levels: Array, observed: Mask) -> Array:
+    def quantiles(self, y: Array, seasonality: Seasonality, horizon: int, levels: Array, observed: Mask) -> Array:
         self.pasts.append(y)
         self.masks.append(observed)
         self.diary.append(f"{self.value}@{len(y)}")
@@ -89,7 +90,7 @@ def test_absent_days_become_missing_values_on_a_whole_calendar() -> None:
     case = case_of("peyton_manning")
     assert (len(case.y), int((~case.observed).sum())) == (2964, 59)
     assert (case.times[1:] - case.times[:-1] == pd.Timedelta(days=1)).all()
-    assert (case.freq, case.horizon, case.rhythm.season) == ("D", 24, 7)
+    assert (case.freq, case.horizon, case.seasonality.season) == ("D", 24, 7)
 
 
 def test_a_group_keeps_its_order() -> None:
@@ -156,7 +157,7 @@ def test_an_origin_whose_truths_are_all_missing_scores_nothing() -> None:
 
 
 class Broken(Witness):
-    def quantiles(self, y: Array, rhythm: Rhythm, horizon: int, levels: Array, observed: Mask) -> Array:
+    def quantiles(self, y: Array, seasonality: Seasonality, horizon: int, levels: Array, observed: Mask) -> Array:
         return np.full((len(levels), horizon), NAN)
 
 

@@ -10,17 +10,17 @@ from scipy.stats import norm
 
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.forecasting.data.datasets import load_series
+from stochflow.forecasting.data.series import Array
 from stochflow.forecasting.evaluation import baselines as module
-from stochflow.forecasting.evaluation.baselines import Array, Baseline, RidgeAR, StatsForecast
-from stochflow.forecasting.evaluation.feedforward import KNOTS, FeedForward, pinball_loss
+from stochflow.forecasting.evaluation.baselines import Baseline, FeedForward, RidgeAR, StatsForecast
 from stochflow.forecasting.evaluation.scoring import LEVELS
-from stochflow.forecasting.model.seasonality import Rhythm, rhythm_of
+from stochflow.forecasting.model.seasonality import Seasonality, seasonality_of
 
-MONTHS = rhythm_of("MS")
+MONTHS = seasonality_of("MS")
 
 
-def forecast(model: Baseline, y: Array, rhythm: Rhythm, horizon: int = 12, levels: Array = LEVELS) -> Array:
-    return model.quantiles(y, rhythm, horizon, levels, np.ones(len(y), dtype=bool))
+def forecast(model: Baseline, y: Array, seasonality: Seasonality, horizon: int = 12, levels: Array = LEVELS) -> Array:
+    return model.quantiles(y, seasonality, horizon, levels, np.ones(len(y), dtype=bool))
 
 
 def line_with_season(num: int, season: int) -> Array:
@@ -39,7 +39,7 @@ def airline(num: int) -> Array:
 @pytest.mark.parametrize("season", [4, 7, 12])
 def test_a_line_with_a_season_goes_on_for_ever(season: int, generator: torch.Generator) -> None:
     truth = line_with_season(20 * season, season)
-    q = forecast(RidgeAR(generator), truth[:-12], Rhythm(season))
+    q = forecast(RidgeAR(generator), truth[:-12], Seasonality(season))
     np.testing.assert_allclose(q, np.tile(truth[-12:], (99, 1)), atol=1e-6)
 
 
@@ -63,12 +63,14 @@ def test_one_step_of_the_ridge_is_the_least_squares_with_penalty_rows(season: in
     residuals = (z[rows] - fitted)[:-1]
     ends = (fitted[-1] + np.array([residuals.min(), residuals.max()])) * y.std() + y.mean()
     # with 5000 draws of 106 residuals none is left out
-    extremes = forecast(RidgeAR(generator, num_paths=5000), y, Rhythm(season), 1, np.array([0.0, 1.0]))[:, 0]
+    extremes = forecast(RidgeAR(generator, num_paths=5000), y, Seasonality(season), 1, np.array([0.0, 1.0]))[:, 0]
     np.testing.assert_allclose(extremes, ends, rtol=1e-6)
 
 
 def test_spread_grows_as_the_root_of_time_for_a_random_walk(generator: torch.Generator) -> None:
-    q = forecast(RidgeAR(generator, penalty=1e6), random_walk(4000, generator), Rhythm(1), 16, norm.cdf([-1.0, 1.0]))
+    q = forecast(
+        RidgeAR(generator, penalty=1e6), random_walk(4000, generator), Seasonality(1), 16, norm.cdf([-1.0, 1.0])
+    )
     half = (q[1] - q[0]) / 2
     # 1000 paths: a quantile at one sigma is good to about 5 % (two standard errors 2·√(p(1−p)/P)/φ(1))
     np.testing.assert_allclose(half[[0, 3, 15]], [1, 2, 4], rtol=0.12)
@@ -77,8 +79,8 @@ def test_spread_grows_as_the_root_of_time_for_a_random_walk(generator: torch.Gen
 def test_counts_never_become_negative_and_all_paths_are_on_the_root_scale(generator: torch.Generator) -> None:
     y = 3 * np.abs(random_walk(200, generator)) ** 2 / 10
     y[::3] = 0
-    assert forecast(RidgeAR(generator), y, rhythm_of("D")).min() == 0
-    assert forecast(RidgeAR(generator), y - 1, rhythm_of("D")).min() < -1
+    assert forecast(RidgeAR(generator), y, seasonality_of("D")).min() == 0
+    assert forecast(RidgeAR(generator), y - 1, seasonality_of("D")).min() < -1
 
 
 def test_a_filled_gap_is_no_target_to_learn_from(generator: torch.Generator) -> None:
@@ -102,7 +104,7 @@ def test_the_whole_calendar_sees_a_week_of_hours(generator: torch.Generator) -> 
     week = np.where(hours // 24 % 7 < 5, 10.0, 0.0) - 3 + np.sin(2 * np.pi * hours / 24)
     errors = {}
     for whole in (False, True):
-        q = forecast(RidgeAR(generator, whole_calendar=whole), week[:-24], rhythm_of("h"), 24)
+        q = forecast(RidgeAR(generator, whole_calendar=whole), week[:-24], seasonality_of("h"), 24)
         errors[whole] = np.abs(q[49] - week[-24:]).mean()
     assert errors[True] < 0.1 * errors[False]
 
@@ -126,7 +128,7 @@ def test_the_generator_alone_decides_and_global_state_is_left_alone(kind: type[R
 @pytest.mark.parametrize("kind", random_models())
 def test_seven_values_are_refused(kind: type[RidgeAR] | type[FeedForward], generator: torch.Generator) -> None:
     with pytest.raises(DataError, match="7 of 7 values are there; give a series with at least 8"):
-        forecast(kind(generator), np.arange(7.0), Rhythm(1))
+        forecast(kind(generator), np.arange(7.0), Seasonality(1))
 
 
 def test_the_network_learns_a_wave_that_the_last_value_misses(generator: torch.Generator) -> None:
@@ -135,16 +137,9 @@ def test_the_network_learns_a_wave_that_the_last_value_misses(generator: torch.G
     assert np.abs(q[49] - truth[-12:]).mean() < 0.1 * np.abs(truth[304] - truth[-12:]).mean()
 
 
-def test_the_network_does_not_learn_from_filled_gaps(generator: torch.Generator) -> None:
-    knots = torch.zeros(1, len(KNOTS), 3)
-    targets, observed = torch.tensor([[1.0, 50.0, 3.0]]), torch.tensor([[True, False, True]])
-    # the knots are symmetric around ½, so the mean pinball loss of d is |d|/2
-    assert pinball_loss(knots, targets, observed).item() == pytest.approx((0.5 + 1.5) / 2)
-
-
 def test_a_horizon_too_far_for_the_network_is_refused(generator: torch.Generator) -> None:
     with pytest.raises(DataError, match="40 values are too few to learn 30 steps from; give at least 80"):
-        forecast(FeedForward(generator), np.arange(40.0), Rhythm(1), 30)
+        forecast(FeedForward(generator), np.arange(40.0), Seasonality(1), 30)
 
 
 class Normal:
@@ -185,7 +180,7 @@ def test_a_level_is_an_end_of_a_central_interval(levels: Array, asked: list[int]
 def test_long_seasons_are_only_for_those_made_for_them(
     name: str, freq: str, num: int, season: int, asked: list[int]
 ) -> None:
-    forecast(StatsForecast(name), np.arange(float(num)), rhythm_of(freq))
+    forecast(StatsForecast(name), np.arange(float(num)), seasonality_of(freq))
     assert asked == [season]
 
 

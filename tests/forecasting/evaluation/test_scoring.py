@@ -8,19 +8,17 @@ import pytest
 import torch
 from scipy.stats import norm
 
+from stochflow.forecasting.data.series import Array
 from stochflow.forecasting.evaluation.crps import fair_crps
 from stochflow.forecasting.evaluation.scoring import (
     LEVELS,
     SCORES,
-    Array,
     at_levels,
     covered,
     crps,
     distribution_scores,
-    pit,
     pit_bounds,
     pit_covered,
-    pit_histogram,
     point_scores,
     weighted_quantile_loss,
 )
@@ -90,9 +88,8 @@ def test_an_interval_holds_its_ends_and_nothing_beyond(share: float, low: float,
     np.testing.assert_array_equal(pit_covered(columns(LEVELS, 5), LEVELS, y, share), expected)
 
 
-def test_pit_is_the_distribution_function_where_it_is_continuous(generator: torch.Generator) -> None:
+def test_pit_is_the_distribution_function_where_it_is_continuous() -> None:
     y = np.array([0.01, 0.25, 0.333, 0.9876, NAN])
-    np.testing.assert_allclose(pit(columns(LEVELS, 5), LEVELS, y, generator), y, atol=1e-2 + 1e-12)
     low, high = pit_bounds(columns(LEVELS, 5), LEVELS, y)
     np.testing.assert_allclose(low[1:4], y[1:4], atol=1e-12)
     np.testing.assert_allclose(high[1:4], y[1:4], atol=1e-12)
@@ -121,13 +118,6 @@ def test_rain_that_comes_as_forecast_is_calibrated_by_pit_though_not_by_plain_co
     q = columns(np.maximum(LEVELS - 0.6, 0.0), num)
     assert covered(q, LEVELS, y, 0.8).mean() == pytest.approx(0.9, abs=4 * np.sqrt(0.09 / num))
     assert pit_covered(q, LEVELS, y, 0.8).mean() == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / num))
-    shares = pit_histogram(pit(q, LEVELS, y, generator))
-    np.testing.assert_allclose(shares, 0.1, atol=4 * np.sqrt(0.09 / num))
-
-
-def test_a_histogram_counts_both_ends_and_skips_what_is_missing() -> None:
-    assert pit_histogram(np.array([0.0, 0.3, 1.0, 1.0, NAN]), 2).tolist() == [0.5, 0.5]
-    assert pit_histogram(np.array([NAN]), 2).tolist() == [0, 0]
 
 
 def test_missing_truths_are_skipped() -> None:

@@ -1,4 +1,4 @@
-"""Bins whose tokens lead to values and back."""
+"""Bins: values to indices and back."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stochflow.forecasting.model.bins import REACH, TAIL, TokenBins, place_bins
+from stochflow.forecasting.model.bins import REACH, TAIL, Bins, place_bins
 
 PLACED = st.builds(
     place_bins,
@@ -15,38 +15,38 @@ PLACED = st.builds(
 )
 
 
-def edges_of(bins: TokenBins, token: int) -> tuple[float, float]:
+def edges_of(bins: Bins, index: int) -> tuple[float, float]:
     padded = [-np.inf, *bins.edges.tolist(), np.inf]
-    return padded[token], padded[token + 1]
+    return padded[index], padded[index + 1]
 
 
 @given(PLACED)
-def test_every_centre_encodes_to_its_own_token(bins: TokenBins) -> None:
-    tokens = torch.arange(bins.num_bins)
-    assert torch.equal(bins.encode(bins.decode(tokens)), tokens)
+def test_every_centre_encodes_to_its_own_bin(bins: Bins) -> None:
+    index = torch.arange(bins.num_bins)
+    assert torch.equal(bins.encode(bins.centres), index)
 
 
 @given(PLACED)
-def test_edges_increase_and_mirror_each_other(bins: TokenBins) -> None:
+def test_edges_increase_and_mirror_each_other(bins: Bins) -> None:
     assert (bins.edges.diff() > 0).all()
     torch.testing.assert_close(bins.edges, -bins.edges.flip(0))
 
 
 @given(PLACED, st.floats(0, 1, exclude_max=True))
-def test_a_value_drawn_from_a_bin_lies_inside_it(bins: TokenBins, uniform: float) -> None:
-    tokens = torch.arange(bins.num_bins)
-    drawn = bins.spread(tokens, torch.full((bins.num_bins,), uniform, dtype=torch.float64))
-    for token, value in enumerate(drawn.tolist()):
-        low, high = edges_of(bins, token)
+def test_a_value_drawn_from_a_bin_lies_inside_it(bins: Bins, uniform: float) -> None:
+    index = torch.arange(bins.num_bins)
+    drawn = bins.sample(index, torch.full((bins.num_bins,), uniform, dtype=torch.float64))
+    for number, value in enumerate(drawn.tolist()):
+        low, high = edges_of(bins, number)
         assert low <= value <= high
 
 
-def test_spread_is_even_inside_a_bin() -> None:
+def test_values_are_uniform_inside_a_bin() -> None:
     bins = place_bins(np.linspace(-3, 3, 50), 9)
     low, high = edges_of(bins, 4)
-    drawn = bins.spread(torch.full((5,), 4), torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0], dtype=torch.float64))
+    drawn = bins.sample(torch.full((5,), 4), torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0], dtype=torch.float64))
     torch.testing.assert_close(drawn, torch.linspace(low, high, 5, dtype=torch.float64))
-    assert drawn[2] == pytest.approx(float(bins.decode(torch.tensor(4))))
+    assert drawn[2] == pytest.approx(float(bins.centres[4]))
 
 
 def test_open_bins_hold_exponential_tails_with_the_stated_mean_excess() -> None:
@@ -54,8 +54,8 @@ def test_open_bins_hold_exponential_tails_with_the_stated_mean_excess() -> None:
     assert float(bins.edges[-1]) == pytest.approx(REACH * 6)
     assert bins.tail == pytest.approx(TAIL * REACH * 6)
     uniform = (torch.arange(100_000, dtype=torch.float64) + 0.5) / 100_000
-    for token, edge, sign in ((0, bins.edges[0], -1), (bins.num_bins - 1, bins.edges[-1], 1)):
-        excess = sign * (bins.spread(torch.full((100_000,), token), uniform) - edge)
+    for index, edge, sign in ((0, bins.edges[0], -1), (bins.num_bins - 1, bins.edges[-1], 1)):
+        excess = sign * (bins.sample(torch.full((100_000,), index), uniform) - edge)
         assert (excess >= 0).all()
         assert float(excess.mean()) == pytest.approx(bins.tail, rel=1e-3)
         assert float(excess.median()) == pytest.approx(bins.tail * np.log(2), rel=1e-3)

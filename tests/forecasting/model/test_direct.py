@@ -1,7 +1,8 @@
-"""Direct networks: what they learn, when they are used, and how paths take their values."""
+"""Direct networks: what they learn, and when they are used."""
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,59 +14,34 @@ from stochflow.forecasting.data.series import Array, Series
 from stochflow.forecasting.forecaster import StochflowForecaster
 from stochflow.forecasting.model import direct
 from stochflow.forecasting.model.direct import (
+    AVERAGING,
     KNOTS,
     NUM_NETWORKS,
+    DirectNetworks,
     Scale,
-    SideBySide,
     Windows,
     bases_of,
-    best_steps,
-    direct_values,
+    direct_quantiles,
+    early_stopping,
     pinball_losses,
-    pooled,
     training,
     windows_of,
 )
-from stochflow.forecasting.model.seasonality import rhythm_of
+from stochflow.forecasting.model.seasonality import seasonality_of
 
-MONTHS = rhythm_of("MS")
+MONTHS = seasonality_of("MS")
 HORIZON = 6
 
 
 def series_of(y: Array, columns: int = 0) -> Series:
     num = len(y)
-    waves = MONTHS.wave_values(np.arange(num, dtype=float))
-    outside = np.concatenate([waves, np.zeros((num, columns))], axis=1)
-    return Series("one", y, np.ones(num, dtype=bool), outside, np.zeros((num, 0)), np.arange(num, dtype=float))
+    waves = MONTHS.fourier_terms(np.arange(num, dtype=float))
+    exogenous = np.concatenate([waves, np.zeros((num, columns))], axis=1)
+    return Series("one", y, np.ones(num, dtype=bool), exogenous, np.zeros((num, 0)), np.arange(num, dtype=float))
 
 
 def waves(num: int = 120) -> Array:
     return 10 + 3 * np.sin(2 * np.pi * np.arange(num) / 12) + 0.1 * np.random.default_rng(0).standard_normal(num)
-
-
-def test_a_share_of_the_paths_takes_the_values_and_the_others_stay() -> None:
-    paths = np.random.default_rng(0).standard_normal((400, 3))
-    values = np.array([[100.0, 200.0, 300.0]])
-    result = pooled(paths, values, 0.25)
-    taken = result[:, 0] == 100
-    assert taken.sum() == 100
-    np.testing.assert_array_equal(result[taken], np.repeat(values, 100, axis=0))
-    np.testing.assert_array_equal(result[~taken], paths[~taken])
-
-
-def test_paths_that_take_values_keep_their_rank_at_every_step() -> None:
-    paths = np.random.default_rng(1).standard_normal((8, 2))
-    result = pooled(paths, np.linspace(50, 60, 21)[:, None] * [1.0, -1.0] + [0.0, 200.0], 0.5)
-    taken = np.flatnonzero(result[:, 0] > 40)
-    assert len(taken) == 4
-    for step in range(2):
-        np.testing.assert_array_equal(np.argsort(result[taken, step]), np.argsort(paths[taken, step]))
-
-
-def test_beyond_the_other_horizon_paths_keep_their_values() -> None:
-    paths = np.random.default_rng(2).standard_normal((10, 5))
-    np.testing.assert_array_equal(pooled(paths, np.full((4, 2), 9.0), 0.5)[:, 2:], paths[:, 2:])
-    np.testing.assert_array_equal(pooled(paths, np.full((4, 2), 9.0), 0.0), paths)
 
 
 @pytest.mark.parametrize(
@@ -85,26 +61,26 @@ def test_an_exponential_does_not_explode() -> None:
 
 
 def test_networks_start_from_the_last_value_and_from_the_last_season_in_turn() -> None:
-    z, quarters = np.arange(20.0) ** 2, rhythm_of("QS")
-    bases = bases_of(z, np.array([10, 20]), quarters, 8, 6)
+    z, quarters = np.arange(20.0) ** 2, seasonality_of("QS")
+    bases = bases_of(z, np.array([10, 20]), quarters, 8, 6, NUM_NETWORKS)
     for number in range(0, NUM_NETWORKS, 2):
         np.testing.assert_array_equal(bases[number], [[81.0] * 6, [361.0] * 6])
         expected = [z[[6, 7, 8, 9, 6, 7]], z[[16, 17, 18, 19, 16, 17]]]
         np.testing.assert_array_equal(bases[number + 1], expected)
     # a window that is shorter than the season shows none
-    np.testing.assert_array_equal(bases_of(z, np.array([10]), quarters, 3, 6)[1], [[81.0] * 6])
+    np.testing.assert_array_equal(bases_of(z, np.array([10]), quarters, 3, 6, NUM_NETWORKS)[1], [[81.0] * 6])
 
 
 def test_windows_end_before_what_they_foretell() -> None:
     y = np.arange(40.0)
-    rows = windows_of(series_of(y), y, MONTHS, 4, HORIZON)
+    rows = windows_of(series_of(y), y, MONTHS, 4, HORIZON, NUM_NETWORKS)
     assert len(rows.inputs) == 40 - 4 - HORIZON + 1
     np.testing.assert_array_equal(rows.inputs[2, :5], [-3.0, -2.0, -1.0, 0.0, 5.0])
     np.testing.assert_array_equal(rows.differences[0, 2], np.arange(1.0, HORIZON + 1))
 
 
 def test_the_pinball_loss_has_a_known_value_and_skips_what_was_not_seen() -> None:
-    network = SideBySide(2, 2, torch.Generator().manual_seed(0))
+    network = DirectNetworks(NUM_NETWORKS, 2, 2, torch.Generator().manual_seed(0))
     with torch.no_grad():
         for parameter in network.parameters():
             parameter.zero_()
@@ -115,8 +91,8 @@ def test_the_pinball_loss_has_a_known_value_and_skips_what_was_not_seen() -> Non
 
 
 def test_weights_are_running_means_of_those_that_adam_leaves() -> None:
-    rows = windows_of(series_of(waves()), waves(), MONTHS, 4, HORIZON)
-    networks = training(rows, torch.arange(len(rows.inputs)), torch.Generator().manual_seed(0))
+    rows = windows_of(series_of(waves()), waves(), MONTHS, 4, HORIZON, NUM_NETWORKS)
+    networks = training(rows, torch.arange(len(rows.inputs)), torch.Generator().manual_seed(0), AVERAGING)
     before = [parameter.clone() for parameter in next(networks).parameters()]
     after = list(next(networks).parameters())
     moved = torch.cat([(new - old).abs().ravel() for new, old in zip(after, before, strict=True)])
@@ -131,38 +107,40 @@ def test_weights_are_running_means_of_those_that_adam_leaves() -> None:
 def test_the_number_of_updates_is_the_one_with_the_least_loss(
     best: int, max_steps: int, expected: int, seen: int
 ) -> None:
-    network = SideBySide(2, 2, torch.Generator().manual_seed(0)).requires_grad_(False)
+    network = DirectNetworks(NUM_NETWORKS, 2, 2, torch.Generator().manual_seed(0)).requires_grad_(False)
     for parameter in network.parameters():
         parameter.zero_()
     yielded = []
 
-    def errors() -> Iterator[SideBySide]:
+    def errors() -> Iterator[DirectNetworks]:
         while True:
             network.biases[-1].fill_(abs(len(yielded) - best))
             yielded.append(len(yielded))
             yield network
 
     held = Windows(*(torch.ones(NUM_NETWORKS, 3, 2) * value for value in (1.0, 0.0, 1.0)))
-    assert best_steps(errors(), held, max_steps) == expected
+    kept, steps = early_stopping(errors(), held, max_steps)
+    assert steps == expected
+    assert float(kept.biases[-1][0, 0, 0]) == min(abs(step - best) for step in yielded if step % 20 == 0)
     assert len(yielded) == seen
 
 
 def test_held_out_windows_are_learned_from_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     learned_from = []
 
-    def spied(windows: Windows, rows: torch.Tensor, generator: torch.Generator) -> Iterator[SideBySide]:
+    def spied(windows: Windows, rows: torch.Tensor, *others: Any) -> Iterator[DirectNetworks]:
         learned_from.append(rows.tolist())
-        return training(windows, rows, generator)
+        return training(windows, rows, *others)
 
     monkeypatch.setattr(direct, "training", spied)
-    direct_values([series_of(waves())], MONTHS, HORIZON, ForecastConfig(max_steps=20))
+    direct_quantiles([series_of(waves())], MONTHS, HORIZON, ForecastConfig(max_steps=20))
     num = 120 - 24 - HORIZON + 1
     assert learned_from == [list(range(int(0.8 * num))), list(range(num))]
 
 
 def test_a_clear_season_is_learned() -> None:
     y = waves()
-    values = direct_values([series_of(y)], MONTHS, HORIZON, ForecastConfig())["one"]
+    values = direct_quantiles([series_of(y)], MONTHS, HORIZON, ForecastConfig())["one"]
     assert values.shape == (400, HORIZON)
     assert (np.diff(values, axis=0) >= 0).all()
     ahead = 10 + 3 * np.sin(2 * np.pi * np.arange(120, 120 + HORIZON) / 12)
@@ -173,16 +151,16 @@ def test_a_clear_season_is_learned() -> None:
 def test_the_seed_alone_decides() -> None:
     panel = [series_of(waves())]
     config = ForecastConfig(max_steps=20)
-    first, again = (direct_values(panel, MONTHS, HORIZON, config)["one"] for _ in range(2))
+    first, again = (direct_quantiles(panel, MONTHS, HORIZON, config)["one"] for _ in range(2))
     np.testing.assert_array_equal(first, again)
-    other = direct_values(panel, MONTHS, HORIZON, config.model_copy(update={"seed": 1}))["one"]
+    other = direct_quantiles(panel, MONTHS, HORIZON, config.model_copy(update={"seed": 1}))["one"]
     assert (first != other).any()
 
 
 @pytest.mark.parametrize("changed", [{"network": "none"}, {"direct_share": 0.0}, {"context_min_values": 120}])
 def test_settings_can_leave_them_out(changed: dict[str, object]) -> None:
     config = ForecastConfig.checked({"max_steps": 20, **changed})
-    assert direct_values([series_of(waves())], MONTHS, HORIZON, config) == {}
+    assert direct_quantiles([series_of(waves())], MONTHS, HORIZON, config) == {}
 
 
 def test_features_gaps_constants_and_short_series_leave_them_out() -> None:
@@ -191,9 +169,9 @@ def test_features_gaps_constants_and_short_series_leave_them_out() -> None:
     unseen = replace(plain, observed=np.arange(120) >= 85)
     bad = [series_of(waves(), columns=1), irregular, series_of(np.full(120, 5.0)), series_of(waves(18)), unseen]
     for series in bad:
-        assert direct_values([series], MONTHS, HORIZON, config) == {}
+        assert direct_quantiles([series], MONTHS, HORIZON, config) == {}
     others = [replace(series_of(waves(), columns=1), uid="featured"), plain]
-    assert list(direct_values(others, MONTHS, HORIZON, config)) == ["one"]
+    assert list(direct_quantiles(others, MONTHS, HORIZON, config)) == ["one"]
 
 
 def test_a_forecaster_pools_them_and_a_saved_one_remembers(tmp_path) -> None:

@@ -10,22 +10,20 @@ import torch
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.data.series import Series
 from stochflow.forecasting.model.fit import (
-    Rows,
-    Trained,
+    TrainedNetwork,
+    TrainingStates,
     Validation,
-    context_windows,
     features_at,
-    fit_world,
     hold_out,
     new_network,
     train_network,
-    training_rows,
-    window_scaled,
+    training_states,
 )
+from stochflow.forecasting.model.linear_models import fit_linear_models
 from stochflow.forecasting.model.network import ForecastNetwork
-from stochflow.forecasting.model.seasonality import Rhythm
+from stochflow.forecasting.model.seasonality import Seasonality
 
-PLAIN = Rhythm(1)
+PLAIN = Seasonality(1)
 
 
 def settings(**changed: Any) -> ForecastConfig:
@@ -34,10 +32,10 @@ def settings(**changed: Any) -> ForecastConfig:
     return ForecastConfig(**{**small, **tiny_context, **changed})
 
 
-def series_of(y: np.ndarray, outside: np.ndarray | None = None) -> Series:
+def series_of(y: np.ndarray, exogenous: np.ndarray | None = None) -> Series:
     num = len(y)
-    outside = np.zeros((num, 0)) if outside is None else outside
-    return Series("a", y, np.ones(num, dtype=bool), outside, np.zeros((num, 0)), np.arange(num, dtype=float))
+    exogenous = np.zeros((num, 0)) if exogenous is None else exogenous
+    return Series("a", y, np.ones(num, dtype=bool), exogenous, np.zeros((num, 0)), np.arange(num, dtype=float))
 
 
 def white(num: int = 120, seed: int = 0) -> Series:
@@ -72,7 +70,7 @@ def test_series_that_are_too_short_are_learned_from_whole() -> None:
     assert hold_out([white(100)], 50, 8) == ([100], [[]])
 
 
-def test_only_origins_with_something_observed_after_them_are_judged() -> None:
+def test_only_origins_with_observed_targets_are_used() -> None:
     silent_end = white(120)
     silent_end.observed[78:] = False
     assert hold_out([silent_end], 4, 8) == ([120], [[]])
@@ -87,14 +85,14 @@ def test_only_origins_with_something_observed_after_them_are_judged() -> None:
     assert hold_out([mostly_missing], 4, 8) == ([120], [[]])
 
 
-def rows_of(blocks: list[int]) -> Rows:
+def states_of(blocks: list[int]) -> TrainingStates:
     block = torch.repeat_interleave(torch.arange(len(blocks)), torch.tensor(blocks))
     place = torch.arange(len(block))
-    return Rows(place.float().unsqueeze(-1), place.double(), torch.ones(len(block)), block, place, block)
+    return TrainingStates(place.float().unsqueeze(-1), place.double(), torch.ones(len(block)), block, place, block)
 
 
 def test_a_drawn_run_stays_inside_its_block_and_repeats_nothing(generator: torch.Generator) -> None:
-    rows = rows_of([5, 3, 7])
+    rows = states_of([5, 3, 7])
     index, run, first = rows.draw(400, 4, generator)
     assert len(first) == 100
     for number in range(100):
@@ -104,14 +102,14 @@ def test_a_drawn_run_stays_inside_its_block_and_repeats_nothing(generator: torch
         assert mine == list(range(start, min(start + 4, end)))
     assert set(first.tolist()) == set(range(15))
     # a single block ends where the table does
-    index, run, first = rows_of([6]).draw(200, 4, generator)
+    index, run, first = states_of([6]).draw(200, 4, generator)
     for number in range(50):
         start = int(first[number])
         assert index[run == number].tolist() == list(range(start, min(start + 4, 6)))
 
 
 def test_rows_are_drawn_by_weight(generator: torch.Generator) -> None:
-    rows = replace(rows_of([4]), weights=torch.tensor([0.0, 1.0, 3.0, 0.0]))
+    rows = replace(states_of([4]), weights=torch.tensor([0.0, 1.0, 3.0, 0.0]))
     index, run, _ = rows.draw(4000, 1, generator)
     assert torch.equal(run, torch.arange(4000))
     assert float((index == 2).double().mean()) == pytest.approx(0.75, abs=4 * np.sqrt(0.1875 / 4000))
@@ -120,13 +118,13 @@ def test_rows_are_drawn_by_weight(generator: torch.Generator) -> None:
 
 def test_rows_hold_the_residual_that_followed_and_count_series_equally() -> None:
     panel = [white(60), white(150, seed=2)]
-    world = fit_world(panel, PLAIN, settings(), [50, 150])
-    rows = training_rows(panel, world, [50, 150], num_members=2)
+    models = fit_linear_models(panel, PLAIN, settings(), [50, 150])
+    rows = training_states(panel, models, [50, 150], num_members=2)
     assert rows.time[rows.series == 0].max() == 49
     for row in range(0, len(rows.time), 37):
-        anchors = world.anchors[int(rows.series[row])]
+        ensemble = models.ensembles[int(rows.series[row])]
         member = int(rows.block[row]) % 2
-        assert rows.surprises[row] == anchors.residuals[member, int(rows.time[row])]
+        assert rows.residuals[row] == ensemble.residuals[member, int(rows.time[row])]
     for number in (0, 1):
         assert float(rows.weights[rows.series == number].sum()) == pytest.approx(1.0, abs=1e-5)
     steps = rows.time.diff()[rows.block.diff() == 0]
@@ -135,48 +133,25 @@ def test_rows_hold_the_residual_that_followed_and_count_series_equally() -> None
 
 def test_features_do_not_look_ahead() -> None:
     series = moody(100)
-    world = fit_world([series], PLAIN, settings(), [80])
+    models = fit_linear_models([series], PLAIN, settings(), [80])
     changed = replace(series, y=np.append(series.y[:90], 100 + series.y[90:]))
-    other = fit_world([changed], PLAIN, settings(), [80])
+    other = fit_linear_models([changed], PLAIN, settings(), [80])
     times = np.arange(20, 91)
-    before = features_at(series, world.anchors[0], 0, times)
-    assert torch.equal(before, features_at(changed, other.anchors[0], 0, times))
+    before = features_at(series, models.ensembles[0], 0, times)
+    assert torch.equal(before, features_at(changed, other.ensembles[0], 0, times))
     later = np.array([91])
     assert not torch.equal(
-        features_at(series, world.anchors[0], 0, later), features_at(changed, other.anchors[0], 0, later)
+        features_at(series, models.ensembles[0], 0, later), features_at(changed, other.ensembles[0], 0, later)
     )
-
-
-def test_context_windows_end_before_their_origin() -> None:
-    panel = [white(60), moody(70)]
-    panel[0] = replace(panel[0], outside=np.zeros((60, 1)))
-    panel[1].observed[40] = False
-    world = fit_world(panel, PLAIN, settings())
-    windows = context_windows(panel, world, 6)
-    inputs = windows.at(torch.tensor([1, 0, 1]), torch.tensor([44, 2, 70]))
-    assert inputs["features"].shape == (3, 6, 3)
-    np.testing.assert_allclose(inputs["features"][0, :, 2], panel[1].outside[38:44, 0])
-    assert inputs["present"][0].tolist() == [True, True, False, True, True, True]
-    assert inputs["present"][1].tolist() == [False] * 4 + [True] * 2
-    assert inputs["times"][0].tolist() == [-5, -4, -3, -2, -1, 0]
-    values = world.anchors[1].values[0, 64:]
-    scaled = (values - values.mean()) / values.std()
-    np.testing.assert_allclose(inputs["features"][2, :, 0], scaled, rtol=1e-4)
-
-
-def test_windows_are_scaled_by_what_is_present() -> None:
-    values, present = torch.tensor([[1.0, 3.0, 100.0], [2.0, 2.0, 2.0]]), torch.tensor([[True, True, False]] * 2)
-    assert window_scaled(values, present).tolist() == [[-1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
-    assert window_scaled(values, torch.zeros(2, 3, dtype=torch.bool)).abs().max() == 0
 
 
 def test_an_untrained_network_gains_nothing() -> None:
     panel = [white(150)]
     config = settings()
     ends, origins = hold_out(panel, 4, config.validation_origins)
-    world = fit_world(panel, PLAIN, config, ends)
-    validation = Validation(panel, world, origins, 4, config)
-    rows = training_rows(panel, world, ends, 2)
+    models = fit_linear_models(panel, PLAIN, config, ends)
+    validation = Validation(panel, models, origins, 4, config)
+    rows = training_states(panel, models, ends, 2)
     network = new_network("mlp", rows.features.shape[1], 0, (), config)
     gain, error, evidence = validation.gain(network, None)
     assert abs(gain) < 0.01
@@ -191,13 +166,13 @@ def test_noise_that_follows_a_known_feature_is_learned(name: str) -> None:
     trained = train_network([series], PLAIN, 4, config)
     assert trained.network is not None
     assert trained.name == name
-    # the anchor's one width fits neither state; knowing both would save an eighth of its CRPS
+    # the linear ensemble's one scale fits neither state; knowing both would save an eighth of its CRPS
     assert trained.gain > 0.05
-    assert trained.trust > 0.8
-    features = features_at(series, fit_world([series], PLAIN, config).anchors[0], 0, np.arange(400, 600))
-    thought = torch.zeros(200, config.context_width) if name == "transformer" else None
-    log_stretch = trained.network(features, thought).log_stretch.detach().mean(dim=-1)
-    loud = torch.as_tensor(series.outside[400:, 0] == 1)
+    assert trained.network_weight > 0.8
+    features = features_at(series, fit_linear_models([series], PLAIN, config).ensembles[0], 0, np.arange(400, 600))
+    context_vector = torch.zeros(200, config.context_width) if name == "transformer" else None
+    log_stretch = trained.network(features, context_vector).log_stretch.detach().mean(dim=-1)
+    loud = torch.as_tensor(series.exogenous[400:, 0] == 1)
     assert log_stretch[loud].mean() - log_stretch[~loud].mean() > 0.4
     assert trained.gain == max(gain for _, gain in trained.history)
     assert (trained.steps, trained.gain) in trained.history
@@ -205,10 +180,10 @@ def test_noise_that_follows_a_known_feature_is_learned(name: str) -> None:
 
 def test_training_ends_after_its_patience_and_keeps_the_best(monkeypatch: pytest.MonkeyPatch) -> None:
     gains = iter([0.1, 0.05, 0.4, 0.2, 0.4, 0.3, 0.9])
-    judged: list[torch.Tensor] = []
+    validated: list[torch.Tensor] = []
 
     def gain(_: Validation, network: ForecastNetwork, windows: None) -> tuple[float, float, float]:
-        judged.append(network.policy.weight.detach().clone())
+        validated.append(network.policy.weight.detach().clone())
         return next(gains), 0.1, 20.0
 
     monkeypatch.setattr(Validation, "gain", gain)
@@ -217,8 +192,8 @@ def test_training_ends_after_its_patience_and_keeps_the_best(monkeypatch: pytest
     trained = train_network([moody(150)], PLAIN, 4, config, report=lambda *seen: reports.append(seen))
     assert trained.network is not None
     assert (trained.steps, trained.gain, trained.error) == (6, 0.4, 0.1)
-    assert torch.equal(trained.network.policy.weight, judged[2])
-    assert not torch.equal(judged[2], judged[-1])
+    assert torch.equal(trained.network.policy.weight, validated[2])
+    assert not torch.equal(validated[2], validated[-1])
     # three looks without progress, the second 0.4 among them
     assert [step for _, step, _ in reports] == [2, 4, 6, 8, 10, 12]
     assert trained.history == [(step, gain) for _, step, gain in reports]
@@ -250,22 +225,22 @@ def test_training_is_reproduced_bit_for_bit_by_its_seed() -> None:
 
 @pytest.mark.parametrize("changed", [{"network": "none"}, {"max_steps": 0}])
 def test_without_a_network_nothing_is_trained(changed: dict[str, Any]) -> None:
-    assert train_network([moody(150)], PLAIN, 4, settings(**changed)) == Trained(None, "none")
+    assert train_network([moody(150)], PLAIN, 4, settings(**changed)) == TrainedNetwork(None, "none")
 
 
 def test_a_gain_below_the_least_one_counts_as_none() -> None:
     config = settings(network="mlp", max_steps=10, check_every=10, min_gain=0.9)
     trained = train_network([moody(150)], PLAIN, 4, config)
     assert trained.network is None
-    assert trained.trust == 0.0
+    assert trained.network_weight == 0.0
 
 
-def test_trust_is_the_probability_that_the_gain_is_real_discounted_by_the_evidence() -> None:
+def test_the_network_weight_is_the_probability_that_the_gain_is_real_discounted_by_the_evidence() -> None:
     network = new_network("mlp", 3, 0, (), settings())
-    sure = Trained(network, "mlp", gain=0.02, error=0.01, evidence=1e9)
-    assert sure.trust == pytest.approx(0.97725, abs=1e-4)
-    assert Trained(network, "mlp", gain=0.02, error=0.0, evidence=5.0).trust == pytest.approx(0.5)
-    assert Trained(network, "mlp", gain=0.02, error=0.0, evidence=0.0).trust == 0.0
+    sure = TrainedNetwork(network, "mlp", gain=0.02, error=0.01, evidence=1e9)
+    assert sure.network_weight == pytest.approx(0.97725, abs=1e-4)
+    assert TrainedNetwork(network, "mlp", gain=0.02, error=0.0, evidence=5.0).network_weight == pytest.approx(0.5)
+    assert TrainedNetwork(network, "mlp", gain=0.02, error=0.0, evidence=0.0).network_weight == 0.0
 
 
 @pytest.mark.parametrize("objective", ["sgfn-db", "sgfn-kl"])
@@ -273,43 +248,3 @@ def test_every_objective_trains(objective: str) -> None:
     config = settings(network="mlp", objective=objective, max_steps=10, check_every=5, point_loss="mae")
     trained = train_network([moody(150)], PLAIN, 4, config)
     assert all(np.isfinite(gain) for _, gain in trained.history)
-
-
-def test_noise_and_tokens_know_nothing_after_the_end_of_training() -> None:
-    series = white(100)
-    changed = replace(series, y=np.append(series.y[:80], 50 + series.y[80:] ** 2))
-    before, after = (fit_world([each], PLAIN, settings(), [80]) for each in (series, changed))
-    assert torch.equal(before.kernel.knots, after.kernel.knots)
-    assert torch.equal(before.bins.edges, after.bins.edges)
-
-
-def test_long_plain_series_have_a_ridge_regression_of_what_came_before() -> None:
-    wanted = settings(context_min_values=300)
-    long, short = white(400), white(250)
-    known = fit_world([long, short], PLAIN, wanted, [350, 250])
-    changed = replace(long, y=np.append(long.y[:350], 100 + long.y[350:]))
-    ridge, later = known.ridges[0], fit_world([changed], PLAIN, wanted, [350]).ridges[0]
-    assert ridge is not None
-    assert later is not None
-    np.testing.assert_array_equal(ridge.residuals, later.residuals)
-    assert len(ridge.residuals) == 350 - 14
-    assert known.ridges[1] is None
-    irregular = replace(long, positions=long.positions + 0.5 * (long.positions > 50))
-    others = [moody(400), irregular, replace(long, y=1e20 * long.y)]
-    assert fit_world(others, PLAIN, wanted).ridges == [None] * 3
-    for unwanted in ({"network": "none"}, {"ridge_share": 0}):
-        assert fit_world([long], PLAIN, settings(context_min_values=300, **unwanted)).ridges == [None]
-    # however little is called long, so light a penalty needs more
-    assert fit_world([white(150)], PLAIN, settings(context_min_values=0)).ridges == [None]
-
-
-def test_the_world_pools_the_residuals_of_all_series() -> None:
-    panel = [white(60), white(150, seed=2)]
-    world = fit_world(panel, PLAIN, settings())
-    finite = [one.residuals[np.isfinite(one.residuals)] for one in world.anchors]
-    largest = max(np.abs(values).max() for values in finite)
-    assert float(world.bins.edges[-1]) == pytest.approx(
-        max(1.25 * largest, 4 * np.median(np.abs(np.concatenate(finite))))
-    )
-    assert float(world.kernel.knots[0]) < min(values.min() for values in finite)
-    assert world.bins.num_bins == 33

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from stochflow.forecasting.config import ForecastConfig
-from stochflow.forecasting.model.bins import TokenBins, place_bins
+from stochflow.forecasting.model.bins import Bins, place_bins
 from stochflow.forecasting.model.fit import new_network
 from stochflow.forecasting.model.losses import balance, divergence, forecast_loss, median_error
 from stochflow.forecasting.model.network import (
@@ -20,10 +20,10 @@ from stochflow.forecasting.model.network import (
     log_observed,
     log_outcomes,
 )
-from stochflow.forecasting.model.residuals import NoiseKernel, fit_kernel
+from stochflow.forecasting.model.residuals import ResidualDistribution, fit_residuals
 
 RESIDUALS = np.random.default_rng(0).normal(size=400)
-SURPRISES = torch.linspace(-2.5, 2.5, 20, dtype=torch.float64)
+OBSERVED = torch.linspace(-2.5, 2.5, 20, dtype=torch.float64)
 
 
 def settings(**changed: Any) -> ForecastConfig:
@@ -31,12 +31,12 @@ def settings(**changed: Any) -> ForecastConfig:
 
 
 @pytest.fixture
-def kernel() -> NoiseKernel:
-    return fit_kernel(RESIDUALS, np.ones(400))
+def noise() -> ResidualDistribution:
+    return fit_residuals(RESIDUALS, np.ones(400))
 
 
 @pytest.fixture
-def bins() -> TokenBins:
+def bins() -> Bins:
     return place_bins(RESIDUALS, 17)
 
 
@@ -56,21 +56,21 @@ def heads(network: ForecastNetwork) -> ForecastHeads:
 
 
 def loss(
-    heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins, **changed: Any
+    heads: ForecastHeads, network: ForecastNetwork, noise: ResidualDistribution, bins: Bins, **changed: Any
 ) -> Tensor:
     generator = torch.Generator().manual_seed(2)
-    return forecast_loss(heads, network, kernel, bins, SURPRISES, settings(**changed), generator)
+    return forecast_loss(heads, network, noise, bins, OBSERVED, settings(**changed), generator)
 
 
 def test_forward_kl_is_minus_the_log_of_what_happened(
-    heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins
+    heads: ForecastHeads, network: ForecastNetwork, noise: ResidualDistribution, bins: Bins
 ) -> None:
-    found = loss(heads, network, kernel, bins)
-    mass = log_forecast(heads, log_outcomes(heads, network, kernel, bins)).exp().detach()
-    expected = -np.mean([np.log(float(mass[row, bins.encode(SURPRISES)[row]])) for row in range(20)])
+    found = loss(heads, network, noise, bins)
+    mass = log_forecast(heads, log_outcomes(heads, network, noise, bins)).exp().detach()
+    expected = -np.mean([np.log(float(mass[row, bins.encode(OBSERVED)[row]])) for row in range(20)])
     assert found.item() == pytest.approx(expected, rel=1e-6)
     # the way through all bins gives the same
-    whole = loss(heads, network, kernel, bins, point_loss="mse", point_weight=0.0)
+    whole = loss(heads, network, noise, bins, point_loss="mse", point_weight=0.0)
     assert whole.item() == pytest.approx(expected, rel=1e-6)
 
 
@@ -116,114 +116,112 @@ def test_the_balance_residual_is_zero_on_a_balanced_flow(network: ForecastNetwor
 
 
 def test_the_dynamics_learn_nothing_from_the_balance(
-    heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins, generator: torch.Generator
+    heads: ForecastHeads, network: ForecastNetwork, noise: ResidualDistribution, bins: Bins, generator: torch.Generator
 ) -> None:
-    log_reward = -(bins.centres - SURPRISES.unsqueeze(-1)).abs()
-    log_dynamics = log_outcomes(heads, network, kernel, bins)
+    log_reward = -(bins.centres - OBSERVED.unsqueeze(-1)).abs()
+    log_dynamics = log_outcomes(heads, network, noise, bins)
     balance(heads, network, log_dynamics, log_reward, generator).square().mean().backward(retain_graph=True)
     assert network.stretch.weight.grad is None
     assert network.policy.weight.grad is not None
     assert network.flow.weight.grad is not None
-    whole = loss(heads, network, kernel, bins, objective="sgfn-db")
+    whole = loss(heads, network, noise, bins, objective="sgfn-db")
     whole.backward()
     assert network.stretch.weight.grad is not None
     assert network.stretch.weight.grad.abs().max() > 0
 
 
 def test_balance_adds_the_likelihood_of_the_dynamics(
-    heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins
+    heads: ForecastHeads, network: ForecastNetwork, noise: ResidualDistribution, bins: Bins
 ) -> None:
-    log_reward = -(bins.centres - SURPRISES.unsqueeze(-1)).abs() / 0.5
-    log_dynamics = log_outcomes(heads, network, kernel, bins)
+    log_reward = -(bins.centres - OBSERVED.unsqueeze(-1)).abs() / 0.5
+    log_dynamics = log_outcomes(heads, network, noise, bins)
     residual = balance(heads, network, log_dynamics, log_reward, torch.Generator().manual_seed(2))
-    likelihood = log_observed(heads, network, kernel, bins, bins.encode(SURPRISES)).mean()
-    found = loss(heads, network, kernel, bins, objective="sgfn-db", reward_scale=0.5)
+    likelihood = log_observed(heads, network, noise, bins, bins.encode(OBSERVED)).mean()
+    found = loss(heads, network, noise, bins, objective="sgfn-db", reward_scale=0.5)
     assert found.item() == pytest.approx((residual.square().mean() - likelihood).item(), rel=1e-6)
 
 
 def test_the_policy_learns_nothing_from_the_likelihood_beside_the_balance(
-    heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins
+    heads: ForecastHeads, network: ForecastNetwork, noise: ResidualDistribution, bins: Bins
 ) -> None:
-    log_reward = -(bins.centres - SURPRISES.unsqueeze(-1)).abs()
-    log_dynamics = log_outcomes(heads, network, kernel, bins)
+    log_reward = -(bins.centres - OBSERVED.unsqueeze(-1)).abs()
+    log_dynamics = log_outcomes(heads, network, noise, bins)
     residual = balance(heads, network, log_dynamics, log_reward, torch.Generator().manual_seed(2))
     (alone,) = torch.autograd.grad(residual.square().mean(), network.policy.weight, retain_graph=True)
-    (whole,) = torch.autograd.grad(loss(heads, network, kernel, bins, objective="sgfn-db"), network.policy.weight)
+    (whole,) = torch.autograd.grad(loss(heads, network, noise, bins, objective="sgfn-db"), network.policy.weight)
     torch.testing.assert_close(whole, alone)
     assert alone.abs().max() > 0
 
 
 def test_the_divergence_objective_is_its_mean_from_the_reward_around_what_happened(
-    heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins
+    heads: ForecastHeads, network: ForecastNetwork, noise: ResidualDistribution, bins: Bins
 ) -> None:
-    log_marginal = log_forecast(heads, log_outcomes(heads, network, kernel, bins))
-    expected = divergence(log_marginal, -(bins.centres - SURPRISES.unsqueeze(-1)).abs() / 2.0).mean()
-    found = loss(heads, network, kernel, bins, objective="sgfn-kl", reward_scale=2.0)
+    log_marginal = log_forecast(heads, log_outcomes(heads, network, noise, bins))
+    expected = divergence(log_marginal, -(bins.centres - OBSERVED.unsqueeze(-1)).abs() / 2.0).mean()
+    found = loss(heads, network, noise, bins, objective="sgfn-kl", reward_scale=2.0)
     assert found.item() == pytest.approx(expected.item())
 
 
 def certain(mass: dict[int, float]) -> Tensor:
     """log masses of one state, [1, 17]; bins that are not named are impossible."""
     log_mass = torch.full((1, 17), -69.0, dtype=torch.float64)
-    for token, share in mass.items():
-        log_mass[0, token] = np.log(share)
+    for index, share in mass.items():
+        log_mass[0, index] = np.log(share)
     return log_mass
 
 
-def test_the_error_of_the_median_at_known_masses(bins: TokenBins) -> None:
-    surprise = torch.tensor([0.3], dtype=torch.float64)
+def test_the_error_of_the_median_at_known_masses(bins: Bins) -> None:
+    residual = torch.tensor([0.3], dtype=torch.float64)
     # half of the mass is reached a third into bin 10
     median = bins.edges[9] + (bins.edges[10] - bins.edges[9]) / 3
-    found = median_error(certain({3: 0.25, 10: 0.75}), bins, surprise)
+    found = median_error(certain({3: 0.25, 10: 0.75}), bins, residual)
     assert found.item() == pytest.approx((median - 0.3).abs().item())
 
 
-def test_a_median_in_an_open_bin_is_its_edge(bins: TokenBins) -> None:
+def test_a_median_in_an_open_bin_is_its_edge(bins: Bins) -> None:
     zero = torch.zeros(1, dtype=torch.float64)
     assert median_error(certain({16: 1.0}), bins, zero).item() == pytest.approx(float(bins.edges[-1]))
     assert median_error(certain({0: 1.0}), bins, zero).item() == pytest.approx(float(-bins.edges[0]))
 
 
-def test_the_error_of_the_median_has_the_gradient_of_finite_differences(
-    bins: TokenBins, generator: torch.Generator
-) -> None:
+def test_the_error_of_the_median_has_the_gradient_of_finite_differences(bins: Bins, generator: torch.Generator) -> None:
     logits = torch.randn(3, 17, dtype=torch.float64, generator=generator, requires_grad=True)
     assert gradcheck(
-        lambda values: median_error(torch.log_softmax(values, dim=-1), bins, SURPRISES[:3]), (logits,), atol=1e-4
+        lambda values: median_error(torch.log_softmax(values, dim=-1), bins, OBSERVED[:3]), (logits,), atol=1e-4
     )
 
 
 @pytest.mark.parametrize("objective", ["forward-kl", "sgfn-kl"])
 @pytest.mark.parametrize("kind", ["mse", "mae"])
 def test_the_point_loss_counts_by_its_weight(
-    objective: str, kind: str, heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins
+    objective: str, kind: str, heads: ForecastHeads, network: ForecastNetwork, noise: ResidualDistribution, bins: Bins
 ) -> None:
-    bare = loss(heads, network, kernel, bins, objective=objective, point_loss="none")
-    log_marginal = log_forecast(heads, log_outcomes(heads, network, kernel, bins))
-    squared = (forecast_mean(heads, network, kernel) - SURPRISES).square()
-    extra = (squared if kind == "mse" else median_error(log_marginal, bins, SURPRISES)).mean()
-    found = loss(heads, network, kernel, bins, objective=objective, point_loss=kind, point_weight=2.5)
+    bare = loss(heads, network, noise, bins, objective=objective, point_loss="none")
+    log_marginal = log_forecast(heads, log_outcomes(heads, network, noise, bins))
+    squared = (forecast_mean(heads, network, noise) - OBSERVED).square()
+    extra = (squared if kind == "mse" else median_error(log_marginal, bins, OBSERVED)).mean()
+    found = loss(heads, network, noise, bins, objective=objective, point_loss=kind, point_weight=2.5)
     assert found.item() == pytest.approx((bare + 2.5 * extra).item(), rel=1e-6)
 
 
 def test_the_mean_of_a_forecast_is_that_of_its_fine_bins(
-    network: ForecastNetwork, kernel: NoiseKernel, generator: torch.Generator
+    network: ForecastNetwork, noise: ResidualDistribution, generator: torch.Generator
 ) -> None:
     log_policy = torch.log_softmax(torch.randn(5, 9, dtype=torch.float64, generator=generator), dim=-1)
     log_stretch = 0.5 * torch.randn(5, 2, dtype=torch.float64, generator=generator)
     heads = ForecastHeads(log_policy, log_stretch, torch.zeros(5), torch.zeros(5, 8))
     # beyond every stretched residual, in bins of 0.01
-    fine = TokenBins(torch.linspace(-30, 30, 6001, dtype=torch.float64), tail=1.0)
-    mass = log_forecast(heads, log_outcomes(heads, network, kernel, fine)).exp()
-    torch.testing.assert_close(forecast_mean(heads, network, kernel), mass @ fine.centres, atol=1e-4, rtol=0)
+    fine = Bins(torch.linspace(-30, 30, 6001, dtype=torch.float64), tail=1.0)
+    mass = log_forecast(heads, log_outcomes(heads, network, noise, fine)).exp()
+    torch.testing.assert_close(forecast_mean(heads, network, noise), mass @ fine.centres, atol=1e-4, rtol=0)
 
 
 def test_the_mean_of_a_forecast_has_the_gradient_of_finite_differences(
-    network: ForecastNetwork, kernel: NoiseKernel, generator: torch.Generator
+    network: ForecastNetwork, noise: ResidualDistribution, generator: torch.Generator
 ) -> None:
     def mean(logits: Tensor, log_stretch: Tensor) -> Tensor:
         heads = ForecastHeads(torch.log_softmax(logits, dim=-1), log_stretch, torch.zeros(3), torch.zeros(3, 8))
-        return forecast_mean(heads, network, kernel)
+        return forecast_mean(heads, network, noise)
 
     logits = torch.randn(3, 9, dtype=torch.float64, generator=generator, requires_grad=True)
     log_stretch = 0.3 * torch.randn(3, 2, dtype=torch.float64, generator=generator)
@@ -231,7 +229,7 @@ def test_the_mean_of_a_forecast_has_the_gradient_of_finite_differences(
 
 
 def test_the_entropy_term_rewards_open_and_firm_states_side_by_side(
-    network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins
+    network: ForecastNetwork, noise: ResidualDistribution, bins: Bins
 ) -> None:
     open_state, firm = torch.full((1, 9), -np.log(9.0)).float(), torch.full((1, 9), -80.0)
     firm[0, 4] = 0.0
@@ -240,7 +238,7 @@ def test_the_entropy_term_rewards_open_and_firm_states_side_by_side(
     mixed = ForecastHeads(torch.cat([open_state.expand(10, 9), firm.expand(10, 9)]), *rest)
 
     def term(heads: ForecastHeads) -> float:
-        with_term, without = (loss(heads, network, kernel, bins, entropy_weight=weight) for weight in (0.5, 0.0))
+        with_term, without = (loss(heads, network, noise, bins, entropy_weight=weight) for weight in (0.5, 0.0))
         return (with_term - without).item()
 
     assert term(alike) == pytest.approx(0.0, abs=1e-6)  # r = 1
@@ -250,7 +248,7 @@ def test_the_entropy_term_rewards_open_and_firm_states_side_by_side(
 @pytest.mark.parametrize("objective", ["forward-kl", "sgfn-db", "sgfn-kl"])
 @pytest.mark.parametrize("point_loss", ["none", "mse", "mae"])
 def test_losses_and_gradients_stay_finite_at_extreme_logits(
-    objective: str, point_loss: str, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins
+    objective: str, point_loss: str, network: ForecastNetwork, noise: ResidualDistribution, bins: Bins
 ) -> None:
     with torch.no_grad():
         network.policy.bias.copy_(torch.tensor([1e4, -1e4] * 4 + [1e4]))
@@ -258,20 +256,20 @@ def test_losses_and_gradients_stay_finite_at_extreme_logits(
     far = torch.tensor([-1e3, 0.0, 1e3], dtype=torch.float64)
     config = settings(objective=objective, point_loss=point_loss, entropy_weight=0.1)
     heads = network(torch.tensor([[1e8, -1e8, 0.0]] * 3))
-    found = forecast_loss(heads, network, kernel, bins, far, config, torch.Generator().manual_seed(0))
+    found = forecast_loss(heads, network, noise, bins, far, config, torch.Generator().manual_seed(0))
     found.backward()
     assert torch.isfinite(found)
     for name, parameter in network.named_parameters():
         assert parameter.grad is None or torch.isfinite(parameter.grad).all(), name
 
 
-def test_the_likelihood_has_the_gradient_of_finite_differences(kernel: NoiseKernel, bins: TokenBins) -> None:
+def test_the_likelihood_has_the_gradient_of_finite_differences(noise: ResidualDistribution, bins: Bins) -> None:
     network = new_network("mlp", 3, 0, (), settings())
-    tokens = torch.tensor([2, 8, 13])
+    outcomes = torch.tensor([2, 8, 13])
 
     def likelihood(logits: Tensor, log_stretch: Tensor) -> Tensor:
         heads = ForecastHeads(torch.log_softmax(logits, dim=-1), log_stretch, torch.zeros(3), torch.zeros(3, 8))
-        return log_observed(heads, network, kernel, bins, tokens)
+        return log_observed(heads, network, noise, bins, outcomes)
 
     generator = torch.Generator().manual_seed(5)
     logits = torch.randn(3, 9, dtype=torch.float64, generator=generator, requires_grad=True)

@@ -4,15 +4,15 @@ import numpy as np
 import torch
 
 from stochflow.forecasting.data.series import Array
-from stochflow.forecasting.model.ridge_ar import Ridge, hedged, main_season, naive_step, own_waves
-from stochflow.forecasting.model.seasonality import Rhythm, rhythm_of
+from stochflow.forecasting.model.ridge_ar import Ridge, main_season, naive_step, season_fourier, with_ridge_paths
+from stochflow.forecasting.model.seasonality import Seasonality, seasonality_of
 
 NO_FLOOR = -np.inf
-MONTHS = rhythm_of("MS")
+MONTHS = seasonality_of("MS")
 
 
-def fit(y: Array, rhythm: Rhythm = MONTHS, floor: float = NO_FLOOR) -> Ridge:
-    return Ridge.fit(y, np.ones(len(y), dtype=bool), rhythm, floor)
+def fit(y: Array, seasonality: Seasonality = MONTHS, floor: float = NO_FLOOR) -> Ridge:
+    return Ridge.fit(y, np.ones(len(y), dtype=bool), seasonality, floor)
 
 
 def rain(num: int = 200) -> Array:
@@ -52,29 +52,29 @@ def test_the_floor_moves_with_the_data_and_nothing_falls_below(generator: torch.
 
 def test_a_regression_that_explodes_stays_finite(generator: torch.Generator) -> None:
     y = 1.5 ** np.arange(60.0)
-    assert np.isfinite(fit(y, Rhythm(1)).paths(y, np.array([60]), 3000, 2, generator)).all()
+    assert np.isfinite(fit(y, Seasonality(1)).paths(y, np.array([60]), 3000, 2, generator)).all()
 
 
 def test_a_share_of_other_paths_is_drawn_after_the_end(generator: torch.Generator) -> None:
     y, paths = rain(), np.full((20, 6), -1.0)
     ridge = fit(y, floor=0.0)
-    found = hedged(paths, 0.3, ridge, y, generator)
+    found = with_ridge_paths(paths, 0.3, ridge, y, generator)
     drawn = (found >= 0).all(axis=1)
     assert drawn.sum() == 6
     assert (found[~drawn] == -1).all()
-    assert (hedged(paths, 0.3, None, y, generator) == paths).all()
-    assert (hedged(paths, 0.0, ridge, y, generator) == paths).all()
+    assert (with_ridge_paths(paths, 0.3, None, y, generator) == paths).all()
+    assert (with_ridge_paths(paths, 0.0, ridge, y, generator) == paths).all()
 
 
 def test_the_main_season_leaves_the_week_of_hours_out() -> None:
-    assert main_season(rhythm_of("h")) == Rhythm(24, 0, ((24.0, 3),))
+    assert main_season(seasonality_of("h")) == Seasonality(24, 0, ((24.0, 3),))
 
 
-def test_days_know_the_year_and_long_seasons_have_three_waves() -> None:
-    assert own_waves(1) == ()
-    assert own_waves(12) == ((12.0, 6),)
-    assert own_waves(7) == ((7.0, 3), (365.25, 2))
-    assert own_waves(24) == ((24.0, 3),)
+def test_days_know_the_year_and_long_seasons_have_three_harmonics() -> None:
+    assert season_fourier(1) == ()
+    assert season_fourier(12) == ((12.0, 6),)
+    assert season_fourier(7) == ((7.0, 3), (365.25, 2))
+    assert season_fourier(24) == ((24.0, 3),)
 
 
 def test_the_naive_step_repeats_last_seasons_change() -> None:

@@ -1,17 +1,18 @@
 import pytest
 import torch
-from stochflow.sampling.graph_rollout import walk
 
 from stochflow.core.random import Generators
-from stochflow.environments.graphs.environment import nodes_on
+from stochflow.environments.graphs.environment import GraphEnvironment, nodes_on
 from stochflow.environments.graphs.graph import Graph
 from stochflow.environments.graphs.hypergrid import hypergrid
 from stochflow.models.dynamics.counted import CountedDynamics, KnownGraphDynamics
+from stochflow.models.graph_network import GraphSampler
+from stochflow.sampling.rollout import rollout
 
 
 def observed(graph: Graph, dynamics: CountedDynamics, num: int) -> CountedDynamics:
     uniform = torch.zeros(graph.valid_actions.shape, dtype=torch.float64)
-    made = walk(graph, uniform, num, Generators(0))
+    made = rollout(GraphEnvironment(graph), GraphSampler(graph, num, uniform), num, Generators(0))
     states = nodes_on(graph, made.outcomes, made.valid)[:, :-1]
     dynamics.observe(states[made.valid], made.intentions[made.valid], made.outcomes[made.valid])
     return dynamics

@@ -19,7 +19,7 @@ from stochflow.models.dynamics.tabular import (
     transition_codes,
     transition_counts,
 )
-from stochflow.models.dynamics.tabular_fit import TableDescent
+from stochflow.models.dynamics.tabular_fit import TableAdam
 from stochflow.training.optimizer import Descent
 
 NUM_TOKENS, LENGTH, NUM = 4, 8, 512
@@ -55,9 +55,9 @@ def by_autograd(model: DynamicsModel, descent: Descent, draws: list[Steps], lear
 
 def pair(
     depends_on: DependsOn, clip: float, dtype: torch.dtype = torch.float32
-) -> tuple[tuple[DynamicsModel, Descent], tuple[DynamicsModel, TableDescent]]:
+) -> tuple[tuple[DynamicsModel, Descent], tuple[DynamicsModel, TableAdam]]:
     slow, fast = (DynamicsModel(NUM_TOKENS, LENGTH, depends_on).to(dtype) for _ in range(2))
-    return (slow, Descent(list(slow.parameters()), clip)), (fast, TableDescent([fast], clip))
+    return (slow, Descent(list(slow.parameters()), clip)), (fast, TableAdam(fast, clip))
 
 
 def assert_same_tables(first: DynamicsModel, second: DynamicsModel, tolerance: float = 1e-6) -> None:
@@ -105,8 +105,8 @@ def test_fifty_updates_are_those_of_automatic_differentiation(
     draws = [draw(generator) for _ in range(50)]
     (slow, descent), (fast, tables) = pair(depends_on, clip, dtype)
     expected = by_autograd(slow, descent, draws, 0.02)
-    losses = tables.fit(np.stack([counts_of(steps) for steps in draws]), 0.02)
-    assert losses.flatten().tolist() == pytest.approx(expected, abs=tolerance)
+    losses = tables.fit(np.concatenate([counts_of(steps) for steps in draws]), 0.02)
+    assert losses.tolist() == pytest.approx(expected, abs=tolerance)
     assert_same_tables(fast, slow, tolerance)
 
 
@@ -119,7 +119,7 @@ def test_either_optimiser_goes_on_where_the_other_stopped(depends_on: DependsOn,
     fast.load_state_dict(slow.state_dict())
     tables.load_state_dict({name: tensor.clone() for name, tensor in descent.state_dict().items()})
     by_autograd(slow, descent, draws[10:], 0.02)
-    tables.fit(np.stack([counts_of(steps) for steps in draws[10:]]), 0.02)
+    tables.fit(np.concatenate([counts_of(steps) for steps in draws[10:]]), 0.02)
     assert_same_tables(fast, slow)
     left, right = tables.state_dict(), descent.state_dict()
     assert left.keys() == right.keys()
@@ -134,18 +134,18 @@ def test_either_optimiser_goes_on_where_the_other_stopped(depends_on: DependsOn,
 def test_what_was_saved_does_not_change_with_later_updates(generator: torch.Generator) -> None:
     _, (_, tables) = pair("position", 10.0)
     counts = counts_of(draw(generator))
-    tables.fit(counts[:, None], 0.02)
+    tables.fit(counts, 0.02)
     saved = tables.state_dict()
     kept = {name: tensor.clone() for name, tensor in saved.items()}
-    tables.fit(counts[:, None], 0.02)
+    tables.fit(counts, 0.02)
     assert all(torch.equal(saved[name], kept[name]) for name in kept)
 
 
 @pytest.mark.parametrize("depends_on", TABULAR)
 def test_draws_without_a_real_step_cost_nothing_and_teach_nothing(depends_on: DependsOn) -> None:
     _, (model, tables) = pair(depends_on, 10.0)
-    nothing = np.zeros((2, 1, LENGTH, NUM_TOKENS, NUM_TOKENS), np.int64)
-    assert tables.fit(nothing, 0.02).tolist() == [[0.0], [0.0]]
+    nothing = np.zeros((2, LENGTH, NUM_TOKENS, NUM_TOKENS), np.int64)
+    assert tables.fit(nothing, 0.02).tolist() == [0.0, 0.0]
     assert all(not bool(parameter.any()) for parameter in model.parameters())
 
 
@@ -153,7 +153,7 @@ def test_a_model_with_a_network_in_it_cannot_be_learned_from_counts() -> None:
     for model in (DynamicsModel(4, 8, "state"), DynamicsModel(4, 8, "position", context_width=3)):
         assert not model.tabular
         with pytest.raises(ValueError, match="nothing but tables"):
-            TableDescent([model], 10.0)
+            TableAdam(model, 10.0)
 
 
 def by_hand(draw: list[tuple[list[int], list[int], list[bool]]]) -> Iterator[tuple[int, int, int]]:

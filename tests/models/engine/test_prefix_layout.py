@@ -7,11 +7,14 @@ from torch import Tensor
 
 from stochflow.core.random import Generators
 from stochflow.environments.channels import Channel, noiseless, uniform_slip
+from stochflow.models.engine.heads import EngineHeads
 from stochflow.models.engine.prefix_layout import SMALL_BATCH, PrefixTree, all_prefixes, num_complete_levels
+from stochflow.models.evaluation import AlongPaths
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.kmer_body import PrefixBody
 from stochflow.models.prefix_sampler import NetworkSampler, RecordingSampler
-from stochflow.sampling.rollout import policy_sampler, rollout
+from stochflow.sampling.rollout import rollout
+from tests.small_tasks import scored_environment
 
 K, LENGTH = 3, 5
 
@@ -112,15 +115,46 @@ def test_shared_prefixes_change_neither_outputs_nor_gradients(
 def test_what_sampling_computed_serves_the_loss(
     network: FlowNetwork, batch_size: int, leaves: bool, channel: Channel, generator: torch.Generator
 ) -> None:
-    sampler = RecordingSampler(network, batch_size)
-    walk = rollout(sampler, channel, (batch_size, LENGTH), Generators(0))
+    sampler = network.recording_sampler(batch_size)
+    walk = rollout(scored_environment(channel, LENGTH), sampler, batch_size, Generators(0))
+    assert isinstance(sampler, RecordingSampler)
+    assert sampler.evaluation.covers(walk.outcomes)
+    evaluation = network.evaluate(AlongPaths(walk.outcomes, walk.valid, "learned" if leaves else None, ends=leaves))
+    assert isinstance(evaluation, EngineHeads)
+    assert evaluation._engine is sampler.evaluation
+    evaluation._arrange = lambda heads: heads  # type: ignore[assignment,return-value]  # every prefix
     tokens = walk.outcomes if leaves else walk.outcomes[:, :-1]
-    assert_same(network, list(network.recorded(sampler.recorder, leaves)), tokens, generator)
+    assert_same(network, list(evaluation.heads()), tokens, generator)
 
 
-def test_the_sampler_draws_the_same_with_and_without_a_recorder(network: FlowNetwork) -> None:
+def test_what_sampling_computed_is_used_once_and_only_for_its_own_batch(network: FlowNetwork) -> None:
+    def sampled() -> tuple[RecordingSampler, AlongPaths]:
+        sampler = network.recording_sampler(6)
+        walk = rollout(scored_environment(noiseless(K), LENGTH), sampler, 6, Generators(0))
+        assert isinstance(sampler, RecordingSampler)
+        return sampler, AlongPaths(walk.outcomes, walk.valid)
+
+    def engine_of(where: AlongPaths) -> object:
+        evaluation = network.evaluate(where)
+        assert isinstance(evaluation, EngineHeads)
+        return evaluation._engine
+
+    sampler, where = sampled()
+    assert engine_of(where) is sampler.evaluation
+    assert engine_of(where) is not sampler.evaluation
+    sampler, where = sampled()
+    other = where._replace(outcomes=where.outcomes.flip(0).contiguous().roll(1, dims=1))
+    assert engine_of(other) is not sampler.evaluation
+    sampler, where = sampled()
+    before = sampler.evaluation
+    network.evaluate(where).heads().log_flow.sum().backward()  # now the weights are about to move
+    assert not before.is_current
+    assert not before.covers(where.outcomes)
+
+
+def test_the_sampler_draws_the_same_whether_it_records_or_not(network: FlowNetwork) -> None:
     walks = [
-        rollout(sampler(network, 40), uniform_slip(K, 0.3), (40, LENGTH), Generators(3))
+        rollout(scored_environment(uniform_slip(K, 0.3), LENGTH), sampler(network, 40), 40, Generators(3))
         for sampler in (NetworkSampler, RecordingSampler)
     ]
     assert torch.equal(walks[0].outcomes, walks[1].outcomes)
@@ -129,11 +163,11 @@ def test_the_sampler_draws_the_same_with_and_without_a_recorder(network: FlowNet
 
 def test_what_is_too_large_is_not_kept(network: FlowNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = 4 * LENGTH * 8
-    monkeypatch.setattr("stochflow.sampling.rollout._MAX_RECORDED", numbers)
-    assert isinstance(policy_sampler(network, 4), RecordingSampler)
-    assert isinstance(policy_sampler(network, 5), NetworkSampler)
+    monkeypatch.setattr("stochflow.models.flow_network._MAX_RECORDED", numbers)
+    assert isinstance(network.recording_sampler(4), RecordingSampler)
+    assert isinstance(network.recording_sampler(5), NetworkSampler)
 
 
-def test_without_written_gradients_nothing_is_kept(network: FlowNetwork) -> None:
+def test_without_the_engine_nothing_is_kept(network: FlowNetwork) -> None:
     network.fused = False
-    assert isinstance(policy_sampler(network, 4), NetworkSampler)
+    assert isinstance(network.recording_sampler(4), NetworkSampler)

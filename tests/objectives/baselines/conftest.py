@@ -67,8 +67,8 @@ def max_entropy_over_intentions(experiment: Experiment, temperature: float) -> t
     """V(root) and P(x) of the policy that maximises E[log R] + τ·Σ H(π), by dynamic programming from the leaves."""
     assert experiment.truth is not None
     values, levels = experiment.truth.log_rewards, []
-    for position in reversed(range(experiment.task.length)):
-        matrix = experiment.channel.matrix(position)
+    for position in reversed(range(experiment.environment.task.length)):
+        matrix = experiment.environment.channel.matrix(position)
         action_values = values.reshape(-1, len(matrix)) @ matrix.T
         levels.append(torch.softmax(action_values / temperature, dim=-1) @ matrix)
         values = temperature * torch.logsumexp(action_values / temperature, dim=-1)

@@ -37,7 +37,7 @@ def test_the_best_policy_over_intentions_keeps_a_regret_that_depends_on_the_temp
 
 def test_exact_states_that_are_intended_blindly_keep_a_regret(experiment: Experiment) -> None:
     assert experiment.truth is not None
-    policy = OpenLoopPolicy(experiment.task.all_sequences, 4)
+    policy = OpenLoopPolicy(experiment.environment.task.all_sequences, 4)
     policy.counts = torch.softmax(experiment.truth.log_rewards, dim=0)
-    probs = policy.terminal_log_probs(experiment.channel).exp()
+    probs = policy.terminal_log_probs(experiment.environment).exp()
     assert regret_of(probs, experiment.truth) == pytest.approx(0.1853, abs=1e-4)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 import stochflow
-from stochflow.cli import app as cli
+from stochflow.cli.render import progress_line
 from stochflow.config.methods import METHODS
 from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences.task import Alphabet, Task
@@ -78,7 +78,7 @@ def test_a_task_that_cannot_be_listed_can_still_be_trained_and_sampled(
 
 
 def test_the_command_line_shows_progress_without_a_loss(capsys: pytest.CaptureFixture[str]) -> None:
-    with cli._progress_line("trajectories") as listen:
+    with progress_line("trajectories") as listen:
         listen({"trajectories": 512.0, "regret": 0.5}, 0.5)
     shown = capsys.readouterr().err
     assert "512 trajectories" in shown

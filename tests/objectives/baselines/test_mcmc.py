@@ -8,6 +8,7 @@ import torch
 
 from stochflow.environments import channels
 from stochflow.environments.channels import Channel
+from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.experiments.experiment import Experiment
 from stochflow.objectives.baselines.mcmc import MetropolisHastings, Reservoir, accepted, one_letter_changed
 from stochflow.sampling.policies import NetworkPolicy, OpenLoopPolicy
@@ -102,13 +103,14 @@ def test_the_states_settle_at_the_target(method: str, noise: float, trained: Cal
     policy = experiment.policy
     assert isinstance(policy, OpenLoopPolicy)
     # 20 states of each of 4,096 chains over 27 sequences: chains that never moved would be within 0.03
-    states = policy.terminal_log_probs(channels.noiseless(3))
+    assert isinstance(experiment.environment, SequenceEnvironment)
+    states = policy.terminal_log_probs(SequenceEnvironment(experiment.environment.task, channels.noiseless(3)))
     assert tv_to_target(states, experiment.truth.log_rewards) < 0.03
     uniform = torch.zeros(27, dtype=torch.float64).log_softmax(dim=0)
     assert tv_to_target(uniform, experiment.truth.log_rewards) > 0.1
     assert experiment.trainer.objective.log_z() == pytest.approx(experiment.truth.attainable.log_z, abs=0.1)
     if noise == 0.0:
-        assert experiment.truth.judge(policy)["tv"] < 0.03
+        assert experiment.truth.evaluate(policy)["tv"] < 0.03
 
 
 def test_a_hot_start_cools_until_states_are_kept(tiny: Callable[..., Experiment]) -> None:

@@ -64,7 +64,7 @@ def test_a_tiny_task_is_solved_to_the_optimum_over_intentions(
     settings = {"rl": {"temperature": 1.0, "entropy_bonus": 0.0}, "budget": {"steps": 60}}
     experiment = trained("ppo", **settings)
     value, probs = solve_intentions(experiment, 1.0)
-    found = experiment.policy.terminal_log_probs(experiment.channel).exp()
+    found = experiment.policy.terminal_log_probs(experiment.environment).exp()
     uniform = torch.full_like(found, 1 / 27)
     assert (found - probs).abs().sum() / 2 < 0.06 < (uniform - probs).abs().sum() / 2
     assert experiment.trainer.objective.log_z() == pytest.approx(value, abs=0.15)

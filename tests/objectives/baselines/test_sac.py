@@ -45,7 +45,7 @@ def test_a_tiny_task_is_solved_to_the_optimum_over_intentions(
 ) -> None:
     experiment = trained("sac", rl={"temperature": temperature})
     value, probs = solve_intentions(experiment, temperature)
-    found = experiment.policy.terminal_log_probs(experiment.channel).exp()
+    found = experiment.policy.terminal_log_probs(experiment.environment).exp()
     uniform = torch.full_like(found, 1 / 27)
     assert (found - probs).abs().sum() / 2 < 0.04 < (uniform - probs).abs().sum() / 2
     assert experiment.trainer.objective.log_z() == pytest.approx(value, abs=0.1)
@@ -60,7 +60,7 @@ def test_without_noise_the_optimum_over_intentions_is_the_target(
     value, probs = solve_intentions(experiment, 1.0)
     torch.testing.assert_close(probs, experiment.truth.log_rewards.softmax(dim=0))
     assert value == pytest.approx(experiment.truth.attainable.log_z)
-    assert experiment.truth.judge(trained("sac", **obedient).policy)["regret"] < 0.01
+    assert experiment.truth.evaluate(trained("sac", **obedient).policy)["regret"] < 0.01
 
 
 def test_an_automatic_temperature_keeps_the_entropy_it_is_told_to_keep(trained: Callable[..., Experiment]) -> None:

@@ -47,8 +47,8 @@ def test_a_tiny_task_is_solved_to_the_attainable_optimum(
 ) -> None:
     experiment = trained("soft-q", dynamics={"kind": "known" if known else "learned"})
     assert experiment.truth is not None
-    assert experiment.truth.judge(tiny("soft-q").policy)["regret"] > 0.2
-    assert experiment.truth.judge(experiment.policy)["regret"] < 0.02
+    assert experiment.truth.evaluate(tiny("soft-q").policy)["regret"] > 0.2
+    assert experiment.truth.evaluate(experiment.policy)["regret"] < 0.02
     assert experiment.trainer.objective.log_z() == pytest.approx(experiment.truth.attainable.value, abs=0.1)
 
 

@@ -6,6 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Array
+
 
 class HashRandom:
     """A stream of pseudo-random numbers: SHAKE-256 of a name and the number of the draw.
@@ -25,7 +27,7 @@ class HashRandom:
         """A random permutation of 0 … size − 1, int64, [size]."""
         return torch.from_numpy(np.argsort(self._words(size), kind="stable"))
 
-    def _words(self, num: int) -> np.ndarray:
+    def _words(self, num: int) -> Array:
         self._num_draws += 1
         digest = hashlib.shake_256(f"{self._name}/{self._num_draws}".encode()).digest(8 * num)
         return np.frombuffer(digest, dtype="<u8")

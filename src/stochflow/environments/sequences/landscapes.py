@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from stochflow.core.arrays import Array
 from stochflow.core.codes import decode
 from stochflow.environments.sequences.lookup_task import MeasuredTask, Measurements
 from stochflow.environments.sequences.packed import read_verified, unpack
@@ -36,7 +37,7 @@ class Landscape:
     sha256: str
     description: str
     source: str
-    decode: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray | None]]
+    decode: Callable[[Array], tuple[Array, Array, Array | None]]
 
 
 def make_landscape(name: str) -> MeasuredTask:
@@ -57,23 +58,23 @@ def make_landscape(name: str) -> MeasuredTask:
     return MeasuredTask(name, Alphabet(found.letters), measured.scaled_to_unit(), found.description, found.source)
 
 
-def gb1_enrichment(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def gb1_enrichment(before: Array, after: Array) -> tuple[Array, Array]:
     """Log enrichment log (after + ½)/(before + ½), without the wild type's, and its Poisson variance; [num] each."""
     return np.log((after + 0.5) / (before + 0.5)), 1.0 / (after + 0.5) + 1.0 / (before + 0.5)
 
 
-def _decode_gb1(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _decode_gb1(columns: Array) -> tuple[Array, Array, Array]:
     codes = np.flatnonzero(columns[0])
     enrichment, variances = gb1_enrichment(*columns[:, codes])
     return codes, enrichment[:, None], variances
 
 
-def _decode_dmsc(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _decode_dmsc(columns: Array) -> tuple[Array, Array, Array]:
     codes = np.flatnonzero(columns[1])
     return codes, columns[0, codes, None] / DMSC_UNIT, DMSC_VARIANCE / columns[1, codes]
 
 
-def _decode_mpsa(columns: np.ndarray) -> tuple[np.ndarray, np.ndarray, None]:
+def _decode_mpsa(columns: Array) -> tuple[Array, Array, None]:
     codes = np.flatnonzero(columns.any(axis=0))
     found = columns[:, codes]
     # a sequence that was measured once has that value as both replicates

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Array
 from stochflow.environments.sequences.task import Alphabet, Task
 
 # quantile of the measured scores above which a design counts as a mode
@@ -81,7 +82,7 @@ class MeasuredTask(Task):
         return torch.from_numpy(np.where(self._keys[places] == wanted, places, len(self._keys)))
 
 
-def _keys(tokens: Tensor) -> np.ndarray:
+def _keys(tokens: Tensor) -> Array:
     """Sequences as byte strings, which sort in lexicographic order of tokens; [num, L] → [num]."""
     # token + 1, because numpy strips zero bytes at the end of a string
     letters = np.ascontiguousarray((tokens + 1).cpu().numpy().astype(np.uint8))

@@ -7,12 +7,13 @@ from importlib import resources
 
 import numpy as np
 
+from stochflow.core.arrays import Array
 from stochflow.core.errors import DataError
 
 _SHIFTS = (0, 8, 16)
 
 
-def pack(columns: Sequence[np.ndarray]) -> bytes:
+def pack(columns: Sequence[Array]) -> bytes:
     """Columns of integers in [0, 2^24) as three byte planes each, compressed with xz."""
     numbers = np.stack(columns).astype(np.int64)
     if numbers.min() < 0 or numbers.max() >= 2**24:
@@ -21,7 +22,7 @@ def pack(columns: Sequence[np.ndarray]) -> bytes:
     return lzma.compress(planes.tobytes(), preset=9 | lzma.PRESET_EXTREME)
 
 
-def unpack(packed: bytes, num_columns: int) -> np.ndarray:
+def unpack(packed: bytes, num_columns: int) -> Array:
     """The columns of packed bytes, the inverse of `pack`; int64, [num_columns, rows]."""
     planes = np.frombuffer(lzma.decompress(packed), dtype=np.uint8).reshape(num_columns, len(_SHIFTS), -1)
     return (planes.astype(np.int64) << np.array(_SHIFTS)[:, None]).sum(axis=1)

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Array
 from stochflow.core.codes import encode, place_values
 from stochflow.core.errors import ConfigError
 from stochflow.environments.sequences.packed import read_verified
@@ -126,13 +127,13 @@ def table_name(factor: str, replicate: int = 1) -> str:
     return f"tfbind8_{factor.lower()}_ref_r{replicate}.bin"
 
 
-def canonical_codes() -> np.ndarray:
+def canonical_codes() -> Array:
     """Codes of the 32,896 8-mers that are not larger than their reverse complement, ascending."""
     codes = np.arange(4**LENGTH)
     return codes[codes <= reverse_complement_codes(codes)]
 
 
-def reverse_complement_codes(codes: np.ndarray) -> np.ndarray:
+def reverse_complement_codes(codes: Array) -> Array:
     """Lexicographic codes of the reverse complements; same shape."""
     result = np.zeros_like(codes)
     for position in range(LENGTH):
@@ -140,14 +141,14 @@ def reverse_complement_codes(codes: np.ndarray) -> np.ndarray:
     return result
 
 
-def pack_table(e_scores: np.ndarray, factor: str = "SIX6", replicate: int = 1) -> bytes:
+def pack_table(e_scores: Array, factor: str = "SIX6", replicate: int = 1) -> bytes:
     """Compressed table from the E-scores of the canonical 8-mers, [32,896]."""
     values = np.round(e_scores * 1e5).astype(np.int64) - _offset(factor, replicate)
     planes = np.stack([values >> shift & 255 for shift in (0, 8, 16)]).astype(np.uint8)
     return zlib.compress(planes.tobytes(), level=9)
 
 
-def read_e_scores(factor: str = "SIX6", replicate: int = 1) -> np.ndarray:
+def read_e_scores(factor: str = "SIX6", replicate: int = 1) -> Array:
     """E-scores of all 8-mers in lexicographic order, float64, [65,536]; the file is verified by its SHA-256.
 
     >>> read_e_scores("SIX6").shape

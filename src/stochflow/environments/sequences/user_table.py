@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from stochflow.core.arrays import Array
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.files import check_columns
 from stochflow.environments.sequences.alphabets import ALPHABETS, named_alphabet
@@ -50,8 +51,8 @@ class Table:
     """
 
     sequences: tuple[str, ...]
-    scores: np.ndarray
-    variances: np.ndarray | None
+    scores: Array
+    variances: Array | None
     letters: str
 
     @cached_property
@@ -264,7 +265,7 @@ def _check_sequences(sequences: Sequence[str], letters: str, path: Path) -> None
         )
 
 
-def _numbers(frame: pd.DataFrame, name: str, path: Path) -> np.ndarray:
+def _numbers(frame: pd.DataFrame, name: str, path: Path) -> Array:
     """A column as finite float64, [num]."""
     numbers = np.array([_number(text) for text in frame[name]])
     bad = ~np.isfinite(numbers)

@@ -11,6 +11,7 @@ from filelock import Timeout
 
 from stochflow.core.errors import ConfigError
 from stochflow.core.files import remove_leftovers, unwritable
+from stochflow.core.processes import launched
 from stochflow.core.signals import stop_signal
 from stochflow.experiments.sweep.config import DEFAULT_OUT, RUNS, SweepConfig, requested, specify, store
 from stochflow.experiments.sweep.local import LocalEngine
@@ -20,7 +21,6 @@ from stochflow.experiments.sweep.results import Results, Standing, standings
 from stochflow.experiments.sweep.specification import PlannedRun, check_existing, named_oracle, plan
 from stochflow.experiments.sweep.worker import STOP, Job, Outcome, lock
 from stochflow.runs.trackers import Tracking
-from stochflow.training.distributed import launched
 
 Listener = Callable[[State], None]
 

@@ -8,10 +8,11 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, ValidationError, field_validator
 
+from stochflow.config.base import Settings
 from stochflow.config.layers import merge, sentence_of
 from stochflow.config.methods import METHODS
 from stochflow.config.noise import parse_noise
-from stochflow.config.schema import MOST, Settings
+from stochflow.config.schema import MOST
 from stochflow.config.yaml import parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.core.files import unwritable, write_atomically

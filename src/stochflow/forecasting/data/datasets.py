@@ -14,13 +14,13 @@ from stochflow.core.errors import DataError
 
 # One file per group, <group>.csv.xz with the columns unique_id, ds, y, and the SHA-256 that it must have.
 GROUPS = {
-    # seven series that every textbook shows
+    # textbook series
     "seven": "5f3ea9555f691b9f05a9141550d81a156defd5fcac791b47adcb0542a6c79e50",
-    # settings may be chosen on these
+    # for the selection of settings
     "development": "dc5c30d6676eb64c42ba5bb7db6300c44267a3342d3c75cf668d90bcc19159d2",
-    # nothing may be chosen on these
+    # for evaluation only
     "unseen": "2b815cdcf0dbb4a712e995d70a68519f385871752c0d1dc19d5a1bee1def3a18",
-    # long series with a daily and a weekly rhythm
+    # long series with daily and weekly seasonality
     "hourly": "024bb7d903f523b1e7f9b010c19fcac34559919792c089a566420b0cb0940001",
 }
 
@@ -95,14 +95,24 @@ SERIES = {
 
 
 def load_series(name: str) -> pd.DataFrame:
-    """One series as rows of `unique_id`, `ds`, `y` in the order of time; what the source misses is NaN or absent."""
+    """One shipped series as rows of `unique_id`, `ds`, `y`, sorted by time; missing values are NaN or absent.
+
+    >>> load_series("airline").head(2)
+      unique_id         ds      y
+    0   airline 1949-01-01  112.0
+    1   airline 1949-02-01  118.0
+    """
     _require_known("series", name, SERIES)
     rows = load_group(SERIES[name].group)
     return rows[rows["unique_id"] == name].reset_index(drop=True)
 
 
 def load_group(group: str) -> pd.DataFrame:
-    """All series of a group as rows of `unique_id`, `ds`, `y`, one series after the other."""
+    """All series of a group as rows of `unique_id`, `ds`, `y`, one series after the other.
+
+    >>> load_group("development")["unique_id"].nunique()
+    10
+    """
     _require_known("group of series", group, GROUPS)
     # numbers as text first: Python reads the very decimal that was written, the parser of pandas not always
     rows = pd.read_csv(io.BytesIO(read_file(group)), dtype=str)

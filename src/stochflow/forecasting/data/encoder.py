@@ -1,4 +1,4 @@
-"""Long tables in, series out: one encoder, fitted on the training table, serves every later one."""
+"""Encoder from long tables to series, fitted to the training table and applied to every later one."""
 
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -6,31 +6,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from stochflow.core.errors import ConfigError, DataError
+from stochflow.forecasting.config import check_horizon
+from stochflow.forecasting.data.columns import Columns, require_table
 from stochflow.forecasting.data.features import Features, fit_features
-from stochflow.forecasting.data.series import Array, Series
-from stochflow.forecasting.data.tables import (
-    ONLY_SERIES,
-    Columns,
-    Rows,
-    check_horizon,
-    names_list,
-    read_frame,
-    require_table,
-    series_ids,
-    show_time,
-    split,
-)
+from stochflow.forecasting.data.series import Array, Index, Mask, Series
+from stochflow.forecasting.data.split import ONLY_SERIES, RawSeries, names_list, series_ids, show_time, split
 from stochflow.forecasting.data.timeline import Timeline, fit_timeline
-from stochflow.forecasting.model.seasonality import Rhythm, rhythm_of, step_of
+from stochflow.forecasting.model.seasonality import Seasonality, seasonality_of, step_of
 
-__all__ = ["MIN_OBSERVED", "Columns", "Encoder", "Panel", "check_horizon", "read_frame"]
+__all__ = ["MIN_OBSERVED", "Columns", "Encoder", "Panel"]
 
-# with fewer, intervals are far too narrow: 80 % of a random walk's cover 55 % at 3 values, 74 % at 8, 83 % at 16
+# with fewer, intervals are too narrow: those of 80 % of a random walk cover 55 % at 3 values, 74 % at 8, 83 % at 16
 MIN_OBSERVED = 8
-# the log of a gap is cut off here: 150 usual gaps, or a 150th of one
+# bound of |log(gap / median gap)|: a factor of 150
 _LONGEST_LOG_GAP = 5.0
 
 
@@ -45,10 +35,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class Encoder:
-    """How a table becomes arrays; everything that was learned from the training table.
+    """What was learned from the training table: timeline, seasonality, scales and categories of features.
 
-    Columns of `Series.outside`, in this order: waves, the log of the gap since the last time (irregular timestamps
-    only), features known in advance, numeric static features.
+    Columns of `Series.exogenous`, in this order: Fourier terms, the log of the gap since the last time (irregular
+    timestamps only), features known in advance, numeric static features.
     """
 
     columns: Columns
@@ -70,7 +60,9 @@ class Encoder:
             raise ConfigError(
                 f"columns is of type {type(columns).__name__}; give Columns(id=..., time=..., target=...)"
             )
-        rhythm_of(freq if step_of(freq) is None else None, season_length)  # refuse bad settings before reading data
+        seasonality_of(
+            freq if step_of(freq) is None else None, season_length
+        )  # refuse bad settings before reading data
         groups, problems = split(frame, columns)
         if not groups:
             raise DataError(f"no series can be used; {next(iter(problems.values()))}")
@@ -82,20 +74,10 @@ class Encoder:
         features = Features({**moving.scales, **static.scales}, {**moving.categories, **static.categories})
         return cls(columns, timeline, season_length, features)
 
-    @property
-    def freq(self) -> str | None:
-        """Pandas alias of the grid; None for irregular timestamps and bare numbers."""
-        return self.timeline.freq
-
-    @property
-    def regular(self) -> bool:
-        """True when the series lie on a grid of equal steps."""
-        return self.timeline.regular
-
     @cached_property
-    def rhythm(self) -> Rhythm:
-        """Seasons, lags and waves that the frequency and `season_length` imply."""
-        return rhythm_of(self.freq, self.season_length)
+    def seasonality(self) -> Seasonality:
+        """Seasonality that the frequency and `season_length` imply."""
+        return seasonality_of(self.timeline.freq, self.season_length)
 
     @property
     def num_categories(self) -> list[int]:
@@ -119,14 +101,14 @@ class Encoder:
     def future(
         self, series: Series, times: pd.Index, horizon: int, future_frame: pd.DataFrame | None = None
     ) -> tuple[Array, pd.Index]:
-        """What is known of the steps after `times`: rows of `outside`, [horizon, F], and times, [horizon].
+        """What is known of the steps after `times`: rows of `exogenous`, [horizon, F], and times, [horizon].
 
-        Irregular timestamps go on by the usual gap unless `future_frame` says when; features known in advance must be
-        in `future_frame`. Rows and columns beyond what is needed are ignored.
+        Irregular timestamps continue with the median gap unless `future_frame` gives them; features known in advance
+        must be in `future_frame`. Rows and columns beyond what is needed are ignored.
         """
         check_horizon(horizon)
         given = self._rows_ahead(series.uid, future_frame)
-        if given is not None and not self.regular:
+        if given is not None and not self.timeline.regular:
             later = given.times[given.times > times[-1]]
             if len(later) < horizon:
                 raise DataError(
@@ -139,10 +121,10 @@ class Encoder:
                 ahead = self.timeline.ahead(times, horizon)
             except DataError as error:
                 raise DataError(f"series '{series.uid}': {error}") from None
-        blocks = [self._clock(self.timeline.phases(ahead), self.timeline.phases(times[-1:]))]
+        blocks = [self._calendar(self.timeline.phases(ahead), self.timeline.phases(times[-1:]))]
         if self.columns.future and given is not None:
             blocks.append(self._features_at(given, ahead))
-        static = series.outside[:1, series.outside.shape[1] - len(self._static_numbers) :]
+        static = series.exogenous[:1, series.exogenous.shape[1] - len(self._static_numbers) :]
         blocks.append(np.repeat(static, horizon, axis=0))
         return np.concatenate(blocks, axis=1), ahead
 
@@ -172,10 +154,10 @@ class Encoder:
     def _static_codes(self) -> list[str]:
         return [name for name in self.columns.static if name in self.features.categories]
 
-    def _series(self, rows: Rows) -> tuple[Series, pd.Index]:
+    def _series(self, rows: RawSeries) -> tuple[Series, pd.Index]:
         uid = rows.uid
         first = _first_usable(rows, self.columns.target)
-        rows = Rows(uid, rows.times[first:], rows.y[first:], rows.features.iloc[first:])
+        rows = RawSeries(uid, rows.times[first:], rows.y[first:], rows.features.iloc[first:])
         times = self.timeline.grid(uid, rows.times)
         place = times.get_indexer(rows.times)
         y = np.full(len(times), np.nan)
@@ -188,28 +170,28 @@ class Encoder:
             for names in (self.columns.future, self.columns.past)
         )
         numbers = self.features.encode(uid, static, self._static_numbers)
-        outside = [self._clock(phases, phases[:1] - 1), known, np.repeat(numbers, len(times), axis=0)]
+        exogenous = [self._calendar(phases, phases[:1] - 1), known, np.repeat(numbers, len(times), axis=0)]
         codes = [self.features.codes(static[name])[0] for name in self._static_codes]
         series = Series(
             uid,
             fill_gaps(y, observed, phases),
             observed,
-            np.concatenate(outside, axis=1),
+            np.concatenate(exogenous, axis=1),
             past,
             phases - phases[0],
             np.array(codes, dtype=np.int64),
         )
         return series, times
 
-    def _clock(self, phases: Array, previous: Array) -> Array:
-        """Waves and, for irregular times, the log of the gap since the time before, [n] and [1] → [n, columns]."""
-        waves = self.rhythm.wave_values(phases)
-        if self.regular:
-            return waves
+    def _calendar(self, phases: Array, previous: Array) -> Array:
+        """Fourier terms and, for irregular times, the log of the gap before each, [n] and [1] → [n, columns]."""
+        terms = self.seasonality.fourier_terms(phases)
+        if self.timeline.regular:
+            return terms
         gaps = np.log(np.diff(phases, prepend=previous))
-        return np.concatenate([waves, np.clip(gaps, -_LONGEST_LOG_GAP, _LONGEST_LOG_GAP)[:, None]], axis=1)
+        return np.concatenate([terms, np.clip(gaps, -_LONGEST_LOG_GAP, _LONGEST_LOG_GAP)[:, None]], axis=1)
 
-    def _static_row(self, rows: Rows) -> pd.DataFrame:
+    def _static_row(self, rows: RawSeries) -> pd.DataFrame:
         """The one value of each static feature, [1 row]."""
         columns = {}
         for name in self.columns.static:
@@ -229,8 +211,8 @@ class Encoder:
                 )
         return pd.DataFrame(columns, index=range(1))
 
-    def _rows_ahead(self, uid: str, future_frame: pd.DataFrame | None) -> Rows | None:
-        """Rows of the future table for one series; None when they are not needed and not there."""
+    def _rows_ahead(self, uid: str, future_frame: pd.DataFrame | None) -> RawSeries | None:
+        """RawSeries of the future table for one series; None when they are not needed and not there."""
         remedy = f"give its rows with {names_list((self.columns.time, *self.columns.future))}"
         if future_frame is None:
             if self.columns.future:
@@ -255,7 +237,7 @@ class Encoder:
             raise DataError(f"{problems[uid]} (in the future table)")
         return groups[0]
 
-    def _features_at(self, given: Rows, ahead: pd.Index) -> Array:
+    def _features_at(self, given: RawSeries, ahead: pd.Index) -> Array:
         place = given.times.get_indexer(ahead)
         if (place < 0).any():
             missing = ahead[place < 0]
@@ -267,7 +249,7 @@ class Encoder:
         return self.features.encode(given.uid, given.features.iloc[place], self.columns.future)
 
 
-def _first_usable(rows: Rows, target: str) -> int:
+def _first_usable(rows: RawSeries, target: str) -> int:
     """Index of the first value; raises a DataError for a target that cannot be learned from."""
     infinite = np.isinf(rows.y)
     if infinite.any():
@@ -286,14 +268,14 @@ def _first_usable(rows: Rows, target: str) -> int:
     return int(np.argmax(observed))
 
 
-def _spread(values: Array, place: NDArray[np.intp], length: int) -> Array:
-    """Rows at their places of a grid, zero elsewhere, [length, columns]."""
+def _spread(values: Array, place: Index, length: int) -> Array:
+    """RawSeries at their places of a grid, zero elsewhere, [length, columns]."""
     spread = np.zeros((length, values.shape[1]))
     spread[place] = values
     return spread
 
 
-def fill_gaps(y: Array, observed: NDArray[np.bool_], positions: Array) -> Array:
+def fill_gaps(y: Array, observed: Mask, positions: Array) -> Array:
     """Values on a line between the neighbours, and the last one after the end, [n]; the first must be observed."""
     known = np.flatnonzero(observed)
     before = known[np.searchsorted(known, np.arange(len(y)), side="right") - 1]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stochflow.core.errors import DataError
 from stochflow.forecasting.data.series import Array
-from stochflow.forecasting.data.tables import Column, to_numbers
+from stochflow.forecasting.data.split import Column, to_numbers
 
 MAX_COLUMNS = 100
 # what lies further from the training mean than this many standard deviations counts as that far

@@ -1,28 +1,26 @@
-"""One series, ready to learn from."""
+"""One series as arrays, and the array types of the package."""
 
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stochflow.forecasting.model.seasonality import Rhythm
+from stochflow.forecasting.model.seasonality import Seasonality
 
 Array = NDArray[np.float64]
-
-
-def _no_codes() -> NDArray[np.int64]:
-    return np.zeros(0, dtype=np.int64)
+Mask = NDArray[np.bool_]
+Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
 class Series:
-    """n values and what is known beside them.
+    """A series of n values with its covariates.
 
     Attributes:
         uid: the series' `unique_id`.
-        y: values, gaps filled in between their neighbours, [n].
-        observed: True where the value was really there, [n].
-        outside: waves of the calendar and features known in advance, scaled; may reach beyond n, [n + future, F].
+        y: values, gaps interpolated, [n].
+        observed: True where y was measured, False where it was filled in, [n].
+        exogenous: Fourier terms of the calendar and features known in advance, scaled, [n + future, F].
         past: features known only up to now, scaled, [n, P].
         positions: time in usual steps from the first value, [n]; not whole numbers when the timestamps are irregular.
         static: category of each categorical static feature, zero for an unknown one, [S].
@@ -30,16 +28,16 @@ class Series:
 
     uid: str
     y: Array
-    observed: NDArray[np.bool_]
-    outside: Array
+    observed: Mask
+    exogenous: Array
     past: Array
     positions: Array
-    static: NDArray[np.int64] = field(default_factory=_no_codes)
+    static: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.y)
 
-    def is_plain(self, rhythm: Rhythm) -> bool:
-        """Whether the calendar is all that is known in advance, and time goes by whole steps."""
-        num_waves = rhythm.wave_values(np.zeros(1)).shape[1]
-        return self.outside.shape[1] == num_waves and bool((np.diff(self.positions) == 1).all())
+    def is_plain(self, seasonality: Seasonality) -> bool:
+        """Whether the time grid is regular and the calendar is the only covariate known in advance."""
+        num_terms = seasonality.fourier_terms(np.zeros(1)).shape[1]
+        return self.exogenous.shape[1] == num_terms and bool((np.diff(self.positions) == 1).all())

@@ -1,4 +1,4 @@
-"""Time in steps: the grid of a frequency, or elapsed time in usual gaps where there is none."""
+"""Time in steps: the grid of a frequency, or elapsed time in median gaps where there is none."""
 
 import math
 import warnings
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.forecasting.data.series import Array
-from stochflow.forecasting.data.tables import show_time
+from stochflow.forecasting.data.split import show_time
 from stochflow.forecasting.model.seasonality import offset_of, step_of
 
 T = TypeVar("T", str, int)
@@ -34,8 +34,8 @@ class Timeline:
         dates: True for dates, False for numbers.
         regular: True when every series lies on a grid of equal steps.
         freq: pandas alias of the grid; None when the timestamps are irregular or numbers without seasons.
-        step: the usual gap, in seconds or in the numbers' own unit.
-        origin: the earliest time of training, ISO 8601 or a number; waves count from here in every series.
+        step: of the grid, or the median gap, in seconds or in the numbers' own unit.
+        origin: the earliest time of training, ISO 8601 or a number; phase zero of every series.
     """
 
     dates: bool
@@ -78,7 +78,7 @@ class Timeline:
                 "correct the timestamp or give the freq that the series has"
             )
         gap = np.diff(grid.get_indexer(times)).min(initial=len(grid))
-        if gap > 1 and len(times) > 2:  # years among months would be eleven twelfths of invention
+        if gap > 1 and len(times) > 2:  # years on a grid of months would be interpolated for eleven twelfths
             raise DataError(
                 f"series '{uid}': no two rows are one step apart {self._grid_name}, the closest are {gap}; "
                 "give the freq that the series has, or fit it apart from the others"

@@ -1,4 +1,4 @@
-"""Rolling origins: every method forecasts from the same pasts and is judged by the same futures."""
+"""Backtests on rolling origins: all methods forecast the same targets from the same data."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -10,11 +10,12 @@ import pandas as pd
 
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.forecasting.data.datasets import SERIES, load_group, load_series
-from stochflow.forecasting.evaluation.baselines import Array, Baseline, Mask
+from stochflow.forecasting.data.series import Array, Mask
+from stochflow.forecasting.evaluation.baselines import Baseline
 from stochflow.forecasting.evaluation.scoring import LEVELS, SCORES, at_levels, distribution_scores, point_scores
-from stochflow.forecasting.model.seasonality import Rhythm, rhythm_of
+from stochflow.forecasting.model.seasonality import Seasonality, seasonality_of
 
-# the least that a forecaster is given to learn from
+# fewest values before an origin
 MIN_HISTORY = 48
 
 
@@ -37,8 +38,8 @@ class Case:
     y: Array
 
     @property
-    def rhythm(self) -> Rhythm:
-        return rhythm_of(self.freq)
+    def seasonality(self) -> Seasonality:
+        return seasonality_of(self.freq)
 
     @property
     def observed(self) -> Mask:
@@ -47,14 +48,14 @@ class Case:
 
     @property
     def filled(self) -> Array:
-        """y with gaps on lines between their neighbours, and a last one like the value before it, [n]."""
+        """y with gaps interpolated linearly, at the end by the last value, [n]."""
         places = np.arange(len(self.y))
         if not self.observed.any():
             raise DataError(f"{self.name}: no value was measured in {len(self.y)} steps; start from a later origin")
         return np.interp(places, places[self.observed], self.y[self.observed])
 
     def before(self, origin: int) -> "Case":
-        """What is known when the value at `origin` is the first to forecast."""
+        """The series before the index `origin` of the first value to forecast."""
         return replace(self, times=self.times[:origin], y=self.y[:origin])
 
 
@@ -109,13 +110,13 @@ def block(case: Case, which: str, num: int = 10, step: int | None = None) -> lis
 
 @runtime_checkable
 class FittedOnce(Protocol):
-    """A forecaster that learns at a series' first origin only, and later just reads on.
+    """A forecaster that is fitted at the first origin of a series only.
 
     `quantiles` is then called at every origin, the first included, and len(y) is the origin.
     """
 
     def fit(self, past: Case) -> None:
-        """Learn from everything before the first origin, len(past.y)."""
+        """Fit to the values before the first origin, len(past.y)."""
         ...
 
 
@@ -124,8 +125,8 @@ def backtest(
 ) -> pd.DataFrame:
     """One row per method and origin: series, method, origin, the scores, seconds_fit_predict.
 
-    The methods take turns at each origin, so that a slow minute of the machine meets them all. A `FittedOnce`
-    forecaster pays for its fit at the first origin.
+    The methods take turns at each origin, so that the load of the machine affects them alike. The time of a
+    `FittedOnce` forecaster's fit counts at the first origin.
     """
     rows, medians, means = [], [], []
     for number, origin in enumerate(places):
@@ -141,7 +142,7 @@ def backtest(
             begun = time.perf_counter()
             if number == 0 and isinstance(forecaster, FittedOnce):
                 forecaster.fit(past)
-            q = forecaster.quantiles(past.filled, case.rhythm, case.horizon, levels, past.observed)
+            q = forecaster.quantiles(past.filled, case.seasonality, case.horizon, levels, past.observed)
             seconds = time.perf_counter() - begun
             if q.shape != (len(levels), case.horizon) or not np.isfinite(q).all():
                 raise DataError(
@@ -154,7 +155,7 @@ def backtest(
         medians.append(middle)
         means.append(mean)
     history = pd.DataFrame({"unique_id": case.name, "ds": np.arange(len(case.y)), "y": case.y})
-    points = point_scores(pd.concat(medians), pd.concat(means), history, list(forecasters), case.rhythm.season)
+    points = point_scores(pd.concat(medians), pd.concat(means), history, list(forecasters), case.seasonality.season)
     frame = pd.DataFrame(rows).merge(points, on=["method", "cutoff"], how="left")
     frame.insert(0, "series", case.name)
     frame.insert(2, "origin", frame.pop("cutoff") + 1)
@@ -162,7 +163,7 @@ def backtest(
 
 
 def summary(frame: pd.DataFrame, reference: str, score: str = "crps") -> pd.DataFrame:
-    """One row per method: each series' mean score over the reference's, and what they come to.
+    """One row per method: mean score per series relative to the reference's, and their aggregates.
 
     Columns: one per series, then `geometric_mean` of these ratios, `coverage_error` and `pit_coverage_error` (mean over
     series of |coverage of the 80 % interval − 0.80|), and `seconds` in all.
@@ -172,7 +173,7 @@ def summary(frame: pd.DataFrame, reference: str, score: str = "crps") -> pd.Data
         raise ConfigError(f"the reference {reference} was not run; choose one of: {', '.join(methods)}")
     mean = frame.groupby(["method", "series"])[[score, "covered_80", "pit_covered_80"]].mean()
     table = mean[score].unstack("series").loc[methods, series]
-    # a series on which the reference is perfect has no ratio
+    # no ratio where the reference has no error
     table = table / table.loc[reference].replace(0.0, np.nan)
     error = (mean[["covered_80", "pit_covered_80"]] - 0.8).abs().groupby("method").mean()
     return table.assign(

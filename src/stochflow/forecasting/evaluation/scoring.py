@@ -1,19 +1,17 @@
-"""How good a distribution was: scores of quantile forecasts against what happened.
+"""Scores of quantile forecasts.
 
-q is a forecast's quantiles, [L, horizon] for L rising levels, and y the truth, [horizon], NaN where nobody knows it:
-such steps are skipped. With `LEVELS`, the 99 percentiles, the integrals over levels are close to exact.
+q is a forecast's quantiles, [L, horizon] for L rising levels, and y the truth, [horizon], NaN where it is
+unknown: such steps are skipped. With `LEVELS`, the 99 percentiles, the integrals over levels are close to exact.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-import torch
-from numpy.typing import NDArray
 
 from stochflow.core.extras import extra
+from stochflow.forecasting.data.series import Array
 
-Array = NDArray[np.float64]
 LEVELS: Array = np.arange(1, 100) / 100
 DECILES: Array = np.arange(1, 10) / 10
 INTERVALS = (0.5, 0.8, 0.95)
@@ -61,13 +59,6 @@ def pit_bounds(q: Array, levels: Array, y: Array) -> tuple[Array, Array]:
     return np.where(known, low, np.nan), np.where(known, high, np.nan)
 
 
-def pit(q: Array, levels: Array, y: Array, generator: torch.Generator) -> Array:
-    """F(y−) + U (F(y) − F(y−)), [horizon]: uniform when the forecast is calibrated, atoms or not."""
-    low, high = pit_bounds(q, levels, y)
-    uniform = torch.rand(len(y), generator=generator, dtype=torch.float64).numpy()
-    return low + uniform * (high - low)
-
-
 def pit_covered(q: Array, levels: Array, y: Array, share: float) -> Array:
     """Probability that the randomised PIT lies in the central `share`; an atom counts by the part of it inside."""
     low, high = pit_bounds(q, levels, y)
@@ -76,13 +67,6 @@ def pit_covered(q: Array, levels: Array, y: Array, share: float) -> Array:
     point = (inside >= -1e-12).astype(float)
     part = np.divide(np.maximum(inside, 0.0), high - low, out=point, where=high > low)
     return np.where(np.isfinite(y), part, np.nan)
-
-
-def pit_histogram(values: Array, num_bins: int = 10) -> Array:
-    """Share of PIT values per bin of equal width, [num_bins]; 1/num_bins each when calibrated."""
-    known = values[np.isfinite(values)]
-    counts, _ = np.histogram(known, bins=num_bins, range=(0.0, 1.0))
-    return counts / max(len(known), 1)
 
 
 def distribution_scores(q: Array, levels: Array, y: Array) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The forecaster's parts: seasonality, the linear ensemble, the network of residuals, paths, calibration.
+"""The forecaster's parts: seasonality, linear ensemble, network of residuals, sampled paths, calibration.
 
-`fit` trains them, `paths` samples a forecast outcome by outcome.
+`linear_models` fits the closed-form part, `fit` trains the network, `paths` samples a forecast step by step.
 """

@@ -1,9 +1,9 @@
-"""Spread that held-out origins ask for: paths stretched around their median, as far as there is evidence.
+"""Calibration on held-out origins: the share of ridge paths, and the scale of all paths around their median.
 
 Every held-out value y has a factor by which the central 80 % interval must grow or shrink to end exactly there: with
-median m and upper end u it is (y − m)/(u − m). The 80 % quantile of these factors makes the interval cover 80 % of what
-was held out. It is taken only so far as the CRPS bears it, and its logarithm is shrunk towards zero: a series that
-shows little keeps the spread that it has.
+median m and upper end u it is (y − m)/(u − m). With the 80 % quantile of these factors the interval covers 80 % of the
+held-out values, as in conformal prediction. The factor is moved towards 1 until the held-out CRPS does not suffer, and
+its logarithm is shrunk to zero when few horizons were held out.
 """
 
 from dataclasses import dataclass
@@ -11,43 +11,95 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from stochflow.forecasting.data.series import Array
+from stochflow.forecasting.config import ForecastConfig
+from stochflow.forecasting.data.series import Array, Series
 from stochflow.forecasting.evaluation.crps import fair_crps
-from stochflow.forecasting.model.paths import mixed
+from stochflow.forecasting.model.context import context_vectors, encoder_windows
+from stochflow.forecasting.model.fit import TrainedNetwork, hold_out
+from stochflow.forecasting.model.linear_models import LinearModels, fit_linear_models
+from stochflow.forecasting.model.mixture import evenly_spaced, mix_paths
+from stochflow.forecasting.model.paths import path_starts, sample_paths
+from stochflow.forecasting.model.seasonality import Seasonality
 
-SHARE = 0.8
-# horizons of held-out data that it takes to half believe the factor that they ask for
-_DOUBT = 30.0
-_MOST = 3.0
-# share by which the CRPS of the held-out origins may rise for the sake of coverage
-_PRICE = 0.005
-# how much of the way to the factor is tried
+# nominal coverage of the interval
+COVERAGE = 0.8
+# only the latest horizons count: the volatility of long ago may no longer hold
+_MAX_HORIZONS = 30
+# horizons of held-out data at which the logarithm of the factor is halved
+_HALF_WEIGHT = 30.0
+_MAX_STRETCH = 3.0
+# relative increase of the held-out CRPS that is accepted for better coverage
+_MAX_LOSS = 0.005
+# fractions of the logarithm of the factor to try
 _STEPS = (1.0, 0.75, 0.5, 0.25)
-# how much of the largest share of another forecast's paths is tried
+# fractions of the largest ridge share to try
 _SHARES = (0.0, 1 / 3, 2 / 3, 1.0)
-# what counts as the floor itself, in units of the largest value
-_TOUCH = 1e-9
+# distance from the floor that counts as zero, relative to the largest value
+_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What held-out origins ask for: the share of the paths that a ridge regression draws, and all paths' factor."""
+class Calibration:
+    """Result for one series: share of the paths that a ridge regression draws, and scale factor of all paths."""
 
-    ridge: float = 0.0
+    ridge_share: float = 0.0
     stretch: float = 1.0
 
 
-def asked_share(paths: Array, others: Array, truth: Array, most: float) -> float:
-    """Share, at most `most`, of paths [origins, P, steps] that by CRPS others [origins, Q, steps] should replace."""
+def calibrate(
+    trained: TrainedNetwork, panel: list[Series], seasonality: Seasonality, horizon: int, config: ForecastConfig
+) -> dict[str, Calibration]:
+    """Calibration by series id, from the latest origins whose futures are known; series without any are left out."""
+    ends, origins = hold_out(panel, horizon, config.calibration_origins, _MAX_HORIZONS)
+    if not any(origins):
+        return {}
+    return calibrate_at(origins, trained, panel, fit_linear_models(panel, seasonality, config, ends), horizon, config)
+
+
+def calibrate_at(
+    origins: list[list[int]],
+    trained: TrainedNetwork,
+    panel: list[Series],
+    models: LinearModels,
+    horizon: int,
+    config: ForecastConfig,
+) -> dict[str, Calibration]:
+    """Calibration by series id at the given origins per series, after which `models` must not have learned."""
+    network, num, found = trained.network, config.validation_paths, {}
+    windows = encoder_windows(network, panel, models, config.context_length)
+    for index, (series, ensemble, places) in enumerate(zip(panel, models.ensembles, origins, strict=True)):
+        if not places:
+            continue
+        when = torch.tensor(places)
+        contexts = context_vectors(network, panel, windows, torch.full_like(when, index), when)
+        start = path_starts(series, ensemble, places, horizon, num)
+        generator = torch.Generator().manual_seed(config.seed)
+        paths = sample_paths(start, models, network, generator, contexts, trained.network_weight)
+        drawn, share = paths.view(len(places), num, horizon).numpy(), 0.0
+        ahead = np.array(places)[:, None] + np.arange(horizon)
+        truth = np.where(series.observed[ahead], series.y[ahead], np.nan)
+        if (ridge := models.ridges[index]) is not None:
+            most = len(evenly_spaced(num, config.ridge_share))
+            others = ridge.paths(series.y, np.array(places), horizon, most, generator)
+            share = select_ridge_share(drawn, others, truth, config.ridge_share)
+            drawn = mix_paths(drawn, others, share)
+        # origins closer than a horizon share values
+        evidence = (places[-1] - places[0]) / horizon + 1
+        found[series.uid] = Calibration(share, select_stretch(drawn, truth, ensemble.floor, evidence))
+    return found
+
+
+def select_ridge_share(paths: Array, others: Array, truth: Array, most: float) -> float:
+    """Share, at most `most`, of `others` [origins, Q, steps] among `paths` [origins, P, steps] with the least CRPS."""
     shares = [most * part for part in _SHARES]
-    return min(shares, key=lambda share: _mean_crps(mixed(paths, others, share), truth))
+    return min(shares, key=lambda share: _mean_crps(mix_paths(paths, others, share), truth))
 
 
-def stretched(paths: Array, factor: float, floor: float) -> Array:
-    """Paths [..., P, steps] whose distances from the median of each step are `factor` times as long, in the same order.
+def stretch_paths(paths: Array, factor: float, floor: float) -> Array:
+    """Paths [..., P, steps] with deviations from the median of each step multiplied by `factor`; ranks are kept.
 
-    Above a finite `floor`, what lies below the median m moves by the power (x − floor)/(m − floor) → (·)^factor
-    instead: as steep as the line at the median, but the floor stays where it is and nothing falls below.
+    With a finite `floor`, values below the median m are mapped by the power (x − floor)/(m − floor) → (·)^factor
+    instead, which has the same slope at the median and fixes the floor.
     """
     if factor == 1:
         return paths
@@ -55,47 +107,47 @@ def stretched(paths: Array, factor: float, floor: float) -> Array:
     straight = middle + factor * (paths - middle)
     if not np.isfinite(floor):
         return straight
-    below = floor + (middle - floor) * _way_up(paths, middle, floor) ** factor
+    below = floor + (middle - floor) * _relative_height(paths, middle, floor) ** factor
     return np.where(paths < middle, below, straight)
 
 
-def asked_stretch(paths: Array, truth: Array, floor: float, evidence: float) -> float:
-    """Factor for paths [origins, P, steps] against what happened [origins, steps], NaN where nobody knows.
+def select_stretch(paths: Array, truth: Array, floor: float, evidence: float) -> float:
+    """Scale factor for paths [origins, P, steps] given the truth [origins, steps], NaN where unknown.
 
-    `evidence` counts the horizons that the origins span: few of them are one stretch of weather, and leave it at 1.
+    `evidence` is the number of horizons that the origins span; few horizons shrink the factor to 1.
     """
-    factors = _needed(paths, truth, floor)
+    factors = _needed_factors(paths, truth, floor)
     if not len(factors):
         return 1.0
-    log_factor = float(np.log(np.clip(np.quantile(factors, SHARE), 1 / _MOST, _MOST)))
-    most = (1 + _PRICE) * _mean_crps(paths, truth)
-    borne = (step for step in _STEPS if _mean_crps(stretched(paths, np.exp(step * log_factor), floor), truth) <= most)
-    trust = evidence**2 / (evidence**2 + _DOUBT**2)
-    return float(np.exp(trust * next(borne, 0.0) * log_factor))
+    log_factor = float(np.log(np.clip(np.quantile(factors, COVERAGE), 1 / _MAX_STRETCH, _MAX_STRETCH)))
+    most = (1 + _MAX_LOSS) * _mean_crps(paths, truth)
+    scores = ((step, _mean_crps(stretch_paths(paths, np.exp(step * log_factor), floor), truth)) for step in _STEPS)
+    accepted = next((step for step, score in scores if score <= most), 0.0)
+    return float(np.exp(evidence**2 / (evidence**2 + _HALF_WEIGHT**2) * accepted * log_factor))
 
 
-def _needed(paths: Array, truth: Array, floor: float) -> Array:
+def _needed_factors(paths: Array, truth: Array, floor: float) -> Array:
     """Factors at which the interval just reaches each known value, [values].
 
-    A value on the floor, which nothing moves, and a step whose interval is a point tell nothing.
+    Values on the floor, which no factor moves, and steps with an interval of no width are left out.
     """
     # by Weibull's rule the interval of a few paths holds its share of further ones
-    ends = [(1 - SHARE) / 2, 0.5, (1 + SHARE) / 2]
+    ends = [(1 - COVERAGE) / 2, 0.5, (1 + COVERAGE) / 2]
     low, middle, high = np.quantile(paths, ends, axis=-2, method="weibull")
     above = truth >= middle
-    way, reach = np.abs(truth - middle), np.where(above, high - middle, middle - low)
-    told = np.isfinite(truth)
+    distance, reach = np.abs(truth - middle), np.where(above, high - middle, middle - low)
+    known = np.isfinite(truth)
     if np.isfinite(floor):
-        told &= truth > floor + _TOUCH * np.abs(paths).max()
+        known &= truth > floor + _TOLERANCE * np.abs(paths).max()
         with np.errstate(divide="ignore"):  # an interval that ends on the floor holds all that lies above it
-            way = np.where(above, way, -np.log(_way_up(truth, middle, floor)))
-            reach = np.where(above, reach, -np.log(_way_up(low, middle, floor)))
-    told &= reach > 0
-    return np.minimum(way[told] / reach[told], _MOST)
+            distance = np.where(above, distance, -np.log(_relative_height(truth, middle, floor)))
+            reach = np.where(above, reach, -np.log(_relative_height(low, middle, floor)))
+    known &= reach > 0
+    return np.minimum(distance[known] / reach[known], _MAX_STRETCH)
 
 
-def _way_up(values: Array, middle: Array, floor: float) -> Array:
-    """Share of the way from the floor to the median at which values lie, within 0 and 1; 1 if there is no way."""
+def _relative_height(values: Array, middle: Array, floor: float) -> Array:
+    """(value − floor)/(median − floor), clipped to [0, 1]; 1 where the median is the floor."""
     room = np.broadcast_to(middle - floor, values.shape)
     return np.clip(np.divide(values - floor, room, out=np.ones_like(values), where=room > 0), 0.0, 1.0)
 

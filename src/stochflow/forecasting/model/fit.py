@@ -1,4 +1,4 @@
-"""Fitting: anchors in closed form, then a network on their residuals, stopped by the CRPS of held-out origins."""
+"""Training of the forecasting network on residuals of the linear ensemble, with early stopping by held-out CRPS."""
 
 import copy
 from collections.abc import Callable
@@ -7,102 +7,58 @@ from statistics import NormalDist
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from stochflow.forecasting.config import NUM_HEADS, ForecastConfig
-from stochflow.forecasting.data.series import Array, Series
+from stochflow.forecasting.data.series import Array, Index, Series
 from stochflow.forecasting.evaluation.crps import fair_crps
-from stochflow.forecasting.model.bins import TokenBins, place_bins
-from stochflow.forecasting.model.calibration import Verdict
-from stochflow.forecasting.model.linear_ensemble import AnchorGrid, Anchors, fit_anchors
+from stochflow.forecasting.model.context import ContextWindows, context_vectors, context_windows, static_codes
+from stochflow.forecasting.model.linear_ensemble import LinearEnsemble
+from stochflow.forecasting.model.linear_models import LinearModels, fit_linear_models
 from stochflow.forecasting.model.losses import forecast_loss
 from stochflow.forecasting.model.network import ForecastNetwork
-from stochflow.forecasting.model.paths import join, sample_paths, starts
-from stochflow.forecasting.model.residuals import NoiseKernel, fit_kernel
-from stochflow.forecasting.model.ridge_ar import Ridge, main_season
-from stochflow.forecasting.model.seasonality import Rhythm
+from stochflow.forecasting.model.paths import join, path_starts, sample_paths
+from stochflow.forecasting.model.seasonality import Seasonality
 from stochflow.forecasting.model.state_features import residual_window, state_features
 from stochflow.models.context import ContextConfig
 
-# intentions reach this far, in units of the anchor's noise
+# spacing of the intentions around zero and the largest one, in standard deviations of the residuals
 _INTENTION_UNIT, _INTENTION_REACH = 0.35, 4.0
-# what validation takes of a series: a share, that many horizons if it is short, but never more than the last share
+# held out of a series: this share, or so many horizons of a short one, but at most the last share
 _HELD_OUT, _HELD_OUT_HORIZONS, _MAX_HELD_OUT = 0.2, 16, 0.35
-# values that must remain to learn from when some are held out
+# observed values that must remain for training
 _MIN_TRAINED = 36
-# residuals of a series that are enough to draw the noise's curve
-_MOST_RESIDUALS = 200_000
-# values, and seasons of them, that a ridge regression with a light penalty needs
-_MIN_RIDGE, _MIN_SEASONS = 200, 6
-# horizons of held-out data that it takes to half trust a network
-_DOUBT = 5.0
+# horizons of held-out data at which the discount of the network's weight is one half
+_HALF_WEIGHT = 5.0
 
-# called with the network's name, the number of updates so far and the share of CRPS that it saves
+# called with the network's name, the number of updates so far and the relative CRPS gain
 Report = Callable[[str, int, float], None]
 
 
-def silent(name: str, step: int, gain: float) -> None:
-    """Say nothing."""
+def no_report(name: str, step: int, gain: float) -> None:
+    """Report nothing."""
 
 
 @dataclass(frozen=True)
-class World:
-    """Anchors of all series with the noise and the tokens they share, and ridge regressions of the long ones."""
+class TrainingStates:
+    """States: features [N, D], the residuals that followed, sampling weights, series and time of each, [N].
 
-    rhythm: Rhythm
-    anchors: list[Anchors]
-    ridges: list[Ridge | None]
-    kernel: NoiseKernel
-    bins: TokenBins
-
-
-def fit_world(panel: list[Series], rhythm: Rhythm, config: ForecastConfig, until: list[int] | None = None) -> World:
-    """Anchors of every series, and ridge regressions of long ones, learned from what comes before `until`."""
-    ends = until or [len(series) for series in panel]
-    anchors = [
-        fit_anchors(series.y, series.observed, series.outside[: len(series)], rhythm, AnchorGrid(), end)
-        for series, end in zip(panel, ends, strict=True)
-    ]
-    residuals, weights = [], []
-    for fitted, end in zip(anchors, ends, strict=True):
-        known = fitted.residuals[:, :end]
-        known = known[:, np.isfinite(known[0])]
-        known = known[:, :: -(-known.size // _MOST_RESIDUALS)]
-        residuals.append(known.ravel())
-        weights.append(np.repeat(fitted.weight / known.shape[1], known.shape[1]))
-    pooled = np.concatenate(residuals)
-    kernel, bins = fit_kernel(pooled, np.concatenate(weights)), place_bins(pooled, config.num_bins)
-    ridges = [_ridge_of(series, fitted, end, config) for series, fitted, end in zip(panel, anchors, ends, strict=True)]
-    return World(rhythm, anchors, ridges, kernel, bins)
-
-
-def _ridge_of(series: Series, anchors: Anchors, end: int, config: ForecastConfig) -> Ridge | None:
-    """A regression on the main season of what comes before `end`, if the series is long and it can read all of it."""
-    rhythm, known = anchors.rhythm, int(series.observed[:end].sum())
-    long = known >= max(config.context_min_values, _MIN_SEASONS * rhythm.season, _MIN_RIDGE)
-    readable = series.is_plain(rhythm) and anchors.unit == 1.0
-    if config.network == "none" or not config.ridge_share or not long or not readable:
-        return None
-    return Ridge.fit(series.y[:end], series.observed[:end], main_season(rhythm), anchors.floor)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """States to learn from: features [N, D], the residual that followed [N], how often to take each, and where it is.
-
-    Rows of one series and anchor follow one another in time and have the same `block`.
+    Rows of one series and ensemble member are consecutive in time and have the same `block`.
     """
 
     features: Tensor
-    surprises: Tensor
+    residuals: Tensor
     weights: Tensor
     series: Tensor
     time: Tensor
     block: Tensor
 
     def draw(self, num: int, run: int, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """About `num` rows in runs of up to `run` successors: their index, their run's number, and each run's first."""
+        """About `num` rows in runs of up to `run` consecutive ones.
+
+        Returns:
+            index of each row, number of the run it belongs to, and index of the first row of each run.
+        """
         first = torch.multinomial(self.weights, max(num // run, 1), replacement=True, generator=generator)
         index = first.unsqueeze(-1) + torch.arange(run)
         inside = index < len(self.block)
@@ -111,107 +67,53 @@ class Rows:
         return index[belongs], torch.arange(len(first)).unsqueeze(-1).expand_as(index)[belongs], first
 
 
-def training_rows(panel: list[Series], world: World, until: list[int], num_members: int, stride: int = 1) -> Rows:
-    """One row per series, leading anchor and time with a known residual; anchors count by weight, series equally.
+def training_states(
+    panel: list[Series], models: LinearModels, until: list[int], num_members: int, stride: int = 1
+) -> TrainingStates:
+    """A row per series, leading ensemble member and time before `until` with a known residual.
 
-    Anchors come in the order of their errors, the plain one last; the first lead.
+    Members count by their weight, series equally. Members are sorted by their errors: the first `num_members` lead.
     """
     parts: list[tuple[Tensor, ...]] = []
-    for number, (series, anchors, end) in enumerate(zip(panel, world.anchors, until, strict=True)):
-        leading = np.arange(min(num_members, len(anchors.weight)))
+    for number, (series, ensemble, end) in enumerate(zip(panel, models.ensembles, until, strict=True)):
+        leading = np.arange(min(num_members, len(ensemble.weight)))
         for member in leading:
-            times = np.flatnonzero(np.isfinite(anchors.residuals[member, :end]))[::stride]
-            features = features_at(series, anchors, int(member), times)
-            surprises = torch.as_tensor(anchors.residuals[member, times])
-            share = float(anchors.weight[member] / anchors.weight[leading].sum())
+            times = np.flatnonzero(np.isfinite(ensemble.residuals[member, :end]))[::stride]
+            features = features_at(series, ensemble, int(member), times)
+            residuals = torch.as_tensor(ensemble.residuals[member, times])
+            share = float(ensemble.weight[member] / ensemble.weight[leading].sum())
             weight = torch.full((len(times),), share / len(times))
             place = torch.full((len(times),), number), torch.as_tensor(times), torch.full((len(times),), len(parts))
-            parts.append((features, surprises, weight, *place))
-    return Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
+            parts.append((features, residuals, weight, *place))
+    return TrainingStates(*(torch.cat(column) for column in zip(*parts, strict=True)))
 
 
-def features_at(series: Series, anchors: Anchors, member: int, times: NDArray[np.intp]) -> Tensor:
-    """State features before each time with all values up to then known, [times, D]."""
+def features_at(series: Series, ensemble: LinearEnsemble, member: int, times: Index) -> Tensor:
+    """State features before each time, from the observed values up to then, [times, D]."""
 
     def windows(array: Array, width: int, fill: float) -> Tensor:
         padded = np.concatenate([np.full(width, fill), array])
         return torch.as_tensor(np.lib.stride_tricks.sliding_window_view(padded, width)[times])
 
-    z = anchors.values[member]
-    residuals = windows(np.nan_to_num(anchors.residuals[member]), residual_window(anchors.rhythm), 0.0)
-    values = windows(z, anchors.rhythm.window, float(z[0]))
-    fitted, outside = torch.as_tensor(anchors.fitted[member, times]), torch.as_tensor(series.outside[times])
-    return state_features(residuals, values, fitted, outside, anchors.rhythm)
-
-
-@dataclass(frozen=True)
-class ContextWindows:
-    """What the encoder reads of each series, with `length` absent elements in front, [time, …] end to end."""
-
-    features: Tensor
-    positions: Tensor
-    present: Tensor
-    first: Tensor
-    length: int
-
-    def at(self, series: Tensor, origins: Tensor) -> dict[str, Tensor]:
-        """Inputs of the encoder for windows that end before each origin; [rows], [rows] → [rows, length, …]."""
-        index = (self.first[series] + origins).unsqueeze(-1) + torch.arange(self.length)
-        times, present, features = self.positions[index], self.present[index], self.features[index]
-        values = window_scaled(features[..., 0], present)
-        return {
-            "features": torch.cat([values.unsqueeze(-1), features[..., 1:]], dim=-1),
-            "times": times - times[:, -1:],
-            "present": present,
-        }
-
-
-def window_scaled(values: Tensor, present: Tensor) -> Tensor:
-    """Values [rows, length] less their window's mean, over its standard deviation, within ±5; zero where absent.
-
-    The level is not lost: the state's own features tell it to the network.
-    """
-    num = present.sum(dim=-1, keepdim=True).clamp_min(1)
-    known = values.masked_fill(~present, 0.0)
-    centred = (known - known.sum(dim=-1, keepdim=True) / num).masked_fill(~present, 0.0)
-    spread = (centred.square().sum(dim=-1, keepdim=True) / num).sqrt().clamp_min(1e-3)
-    return (centred / spread).clamp(-5.0, 5.0)
-
-
-def context_windows(panel: list[Series], world: World, length: int) -> ContextWindows:
-    """Values and residuals of each series' best anchor, the calendar and all features, by time."""
-    features, positions, present, first, total = [], [], [], [], 0
-    for series, anchors in zip(panel, world.anchors, strict=True):
-        best = 0  # anchors come in the order of their errors
-        columns = [
-            anchors.values[best][:, None],
-            np.arcsinh(np.nan_to_num(anchors.residuals[best]))[:, None],
-            series.outside[: len(series)],
-            series.past,
-        ]
-        block = np.concatenate(columns, axis=1)
-        features.append(np.concatenate([np.zeros((length, block.shape[1])), block]))
-        positions.append(np.concatenate([np.zeros(length), series.positions]))
-        present.append(np.concatenate([np.zeros(length, dtype=bool), series.observed]))
-        first.append(total)
-        total += length + len(series)
-    return ContextWindows(
-        torch.as_tensor(np.concatenate(features), dtype=torch.float32),
-        torch.as_tensor(np.concatenate(positions), dtype=torch.float32),
-        torch.as_tensor(np.concatenate(present)),
-        torch.as_tensor(first),
-        length,
-    )
+    z = ensemble.values[member]
+    residuals = windows(np.nan_to_num(ensemble.residuals[member]), residual_window(ensemble.seasonality), 0.0)
+    values = windows(z, ensemble.seasonality.window, float(z[0]))
+    fitted, exogenous = torch.as_tensor(ensemble.fitted[member, times]), torch.as_tensor(series.exogenous[times])
+    return state_features(residuals, values, fitted, exogenous, ensemble.seasonality)
 
 
 @dataclass
-class Trained:
-    """A network and what its validation said: the share of CRPS that it saves, with error, and after how many updates.
+class TrainedNetwork:
+    """A network with its validation results.
 
-    `trust` is the probability, as far as the held-out origins tell, that the network is better than the bare anchor,
-    discounted when there were few of them: `evidence` counts the horizons that they span. `verdicts` holds, by id of
-    every series that was judged, what is to be done with its paths, and `direct` the values that direct networks expect
-    after its end, [values, horizon].
+    Attributes:
+        network: None if the linear ensemble alone was better.
+        name: "none", "mlp" or "transformer".
+        gain: relative reduction of the linear ensemble's CRPS on held-out origins.
+        error: standard error of the gain.
+        evidence: number of horizons that the held-out origins span.
+        steps: updates at which the gain was reached.
+        history: (updates, gain) at every validation.
     """
 
     network: ForecastNetwork | None
@@ -221,61 +123,60 @@ class Trained:
     evidence: float = 0.0
     steps: int = 0
     history: list[tuple[int, float]] = field(default_factory=list)
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
-    direct: dict[str, Array] = field(default_factory=dict)
 
     @property
-    def trust(self) -> float:
+    def network_weight(self) -> float:
+        """Share of the paths that follow the network: P(gain > 0), discounted if few horizons were held out."""
         if self.network is None:
             return 0.0
         better = NormalDist().cdf(self.gain / max(self.error, 1e-9))
-        return better * self.evidence / (self.evidence + _DOUBT)
+        return better * self.evidence / (self.evidence + _HALF_WEIGHT)
 
 
 def hold_out(
-    panel: list[Series], horizon: int, num_origins: int, most_horizons: int | None = None
+    panel: list[Series], horizon: int, num_origins: int, max_horizons: int | None = None
 ) -> tuple[list[int], list[list[int]]]:
-    """End of training and the validation origins after it, per series; none if too little was observed.
+    """End of the training data and validation origins after it, per series; no origins if too little was observed.
 
-    With `most_horizons` no more than so many horizons are held out, however long the series is.
+    With `max_horizons`, at most that many horizons are held out, however long the series is.
     """
     ends, origins = [], []
     for series in panel:
         num = len(series)
         room = int(min(_MAX_HELD_OUT * num, max(_HELD_OUT_HORIZONS * horizon, _HELD_OUT * num)))
-        room = room if most_horizons is None else min(room, most_horizons * horizon)
+        room = room if max_horizons is None else min(room, max_horizons * horizon)
         end = num - room
         enough = room >= horizon and series.observed[:end].sum() >= _MIN_TRAINED
         places = {int(place) for place in np.linspace(end, num - horizon, num_origins)} if enough else set()
-        judged = sorted(place for place in places if series.observed[place : place + horizon].any())
-        ends.append(end if judged else num)
-        origins.append(judged)
+        usable = sorted(place for place in places if series.observed[place : place + horizon].any())
+        ends.append(end if usable else num)
+        origins.append(usable)
     return ends, origins
 
 
 def train_network(
     panel: list[Series],
-    rhythm: Rhythm,
+    seasonality: Seasonality,
     horizon: int,
     config: ForecastConfig,
     categories: tuple[int, ...] = (),
-    report: Report = silent,
-) -> Trained:
-    """The network that the held-out origins prefer, or none; what the anchors learn from ends before the origins."""
+    report: Report = no_report,
+) -> TrainedNetwork:
+    """The candidate network with the lowest held-out CRPS, or none; the linear models are fitted before the origins."""
     ends, origins = hold_out(panel, horizon, config.validation_origins)
-    nothing = Trained(None, "none")
+    nothing = TrainedNetwork(None, "none")
     if config.network == "none" or config.max_steps == 0 or not any(origins):
         return nothing
-    world = fit_world(panel, rhythm, config, ends)
-    validation = Validation(panel, world, origins, horizon, config)
-    rows = training_rows(panel, world, ends, config.train_members, config.stride)
-    results = [_train(name, rows, validation, categories, config, report) for name in candidates(panel, config)]
+    models = fit_linear_models(panel, seasonality, config, ends)
+    validation = Validation(panel, models, origins, horizon, config)
+    states = training_states(panel, models, ends, config.train_members, config.stride)
+    results = [_train(name, states, validation, categories, config, report) for name in candidates(panel, config)]
     best = max(results, key=lambda trained: trained.gain)
     return best if best.gain > config.min_gain else nothing
 
 
 def candidates(panel: list[Series], config: ForecastConfig) -> list[str]:
-    """Networks to be tried: a context is slow to learn, and little data do not fill it."""
+    """Networks to compare; the context encoder is slow to train and needs many values."""
     if config.network != "auto":
         return [config.network]
     large = sum(series.observed.sum() for series in panel) >= config.context_min_values
@@ -283,46 +184,42 @@ def candidates(panel: list[Series], config: ForecastConfig) -> list[str]:
 
 
 class Validation:
-    """CRPS of sampled paths on held-out origins, relative to that of the bare anchor."""
+    """CRPS of sampled paths on held-out origins, relative to that of the linear ensemble."""
 
     def __init__(
-        self, panel: list[Series], world: World, origins: list[list[int]], horizon: int, config: ForecastConfig
+        self, panel: list[Series], models: LinearModels, origins: list[list[int]], horizon: int, config: ForecastConfig
     ) -> None:
         used = [(index, places) for index, places in enumerate(origins) if places]
-        self.world, self.paths, self.seed = world, config.validation_paths, config.seed
+        self.models, self.paths, self.seed = models, config.validation_paths, config.seed
         self.horizon, self.panel = horizon, panel
         self.start = join(
-            [starts(panel[index], world.anchors[index], places, horizon, self.paths) for index, places in used]
+            [path_starts(panel[index], models.ensembles[index], places, horizon, self.paths) for index, places in used]
         )
-        ahead = [np.array(places)[:, None] + np.arange(horizon) for _, places in used]
-        series = [panel[index] for index, _ in used]
-        self.truth = torch.as_tensor(np.concatenate([one.y[at] for one, at in zip(series, ahead, strict=True)]))
-        self.observed = torch.as_tensor(
-            np.concatenate([one.observed[at] for one, at in zip(series, ahead, strict=True)])
-        )
+        ahead = [(panel[index], np.array(places)[:, None] + np.arange(horizon)) for index, places in used]
+        self.truth = torch.as_tensor(np.concatenate([series.y[at] for series, at in ahead]))
+        self.observed = torch.as_tensor(np.concatenate([series.observed[at] for series, at in ahead]))
         self.series = torch.cat([torch.full((len(places),), index) for index, places in used])
         self.origins = torch.cat([torch.as_tensor(places) for _, places in used])
-        self.anchor_score = self._scores(None, None)
+        self.linear_score = self._scores(None, None)
 
     def _scores(self, network: ForecastNetwork | None, contexts: Tensor | None) -> Tensor:
         """Mean CRPS per origin, NaN where nothing was observed, [origins]."""
         generator = torch.Generator().manual_seed(self.seed)
-        drawn = sample_paths(
-            self.start, self.world.rhythm, network, self.world.kernel, self.world.bins, generator, contexts
-        ).view(len(self.truth), self.paths, -1)
-        return torch.where(self.observed, fair_crps(drawn, self.truth), torch.nan).nanmean(dim=-1)
+        drawn = sample_paths(self.start, self.models, network, generator, contexts)
+        scores = fair_crps(drawn.view(len(self.truth), self.paths, -1), self.truth)
+        return torch.where(self.observed, scores, torch.nan).nanmean(dim=-1)
 
     def gain(self, network: ForecastNetwork, windows: ContextWindows | None) -> tuple[float, float, float]:
-        """Share of the anchor's CRPS that the network saves, mean over series; its standard error; horizons spanned.
+        """Relative CRPS reduction, mean over series; its standard error; horizons spanned.
 
-        Origins closer than a horizon share values, so the error counts a horizon as one observation.
+        Origins closer than a horizon share values, so the standard error counts a horizon as one observation.
         """
-        contexts = thoughts(network, self.panel, windows, self.series, self.origins)
-        saved = self.anchor_score - self._scores(network, contexts)
+        contexts = context_vectors(network, self.panel, windows, self.series, self.origins)
+        saved = self.linear_score - self._scores(network, contexts)
         means, variances, evidence = [], [], 0.0
         for index in self.series.unique():
             mine = (self.series == index) & torch.isfinite(saved)
-            scale = self.anchor_score[mine].mean().clamp_min(1e-12)
+            scale = self.linear_score[mine].mean().clamp_min(1e-12)
             span = float((self.origins[mine].max() - self.origins[mine].min()) / self.horizon + 1)
             evidence += span
             means.append(saved[mine].mean() / scale)
@@ -331,24 +228,10 @@ class Validation:
         return float(mean), float(variance.sqrt()), evidence
 
 
-@torch.no_grad()
-def thoughts(
-    network: ForecastNetwork, panel: list[Series], windows: ContextWindows | None, series: Tensor, origins: Tensor
-) -> Tensor | None:
-    """The network's vectors for the contexts before each origin, [rows, width]; None if it reads none."""
-    inputs = windows.at(series, origins) if windows is not None else None
-    return network.thought(inputs, static_codes(panel)[series])
-
-
-def static_codes(panel: list[Series]) -> Tensor:
-    """Categories of every series, [series, columns]."""
-    return torch.as_tensor(np.stack([series.static for series in panel]))
-
-
 def new_network(
     name: str, num_features: int, num_inputs: int, categories: tuple[int, ...], config: ForecastConfig
 ) -> ForecastNetwork:
-    """A network that starts exactly at the anchor; `num_inputs` features per step of the context if it reads one."""
+    """A new network, whose forecast is the linear ensemble's; `num_inputs` features per step of the context."""
     half = config.num_intentions // 2
     grid = torch.linspace(-1, 1, 2 * half + 1, dtype=torch.float64)
     intentions = _INTENTION_UNIT * torch.sinh(grid * np.arcsinh(_INTENTION_REACH / _INTENTION_UNIT))
@@ -369,37 +252,37 @@ def new_network(
 
 def _train(
     name: str,
-    rows: Rows,
+    states: TrainingStates,
     validation: Validation,
     categories: tuple[int, ...],
     config: ForecastConfig,
     report: Report,
-) -> Trained:
-    """Adam on random states; the weights with the best validation CRPS are kept, the untrained ones included."""
-    panel, world, horizon = validation.panel, validation.world, validation.horizon
-    windows = context_windows(panel, world, config.context_length) if name == "transformer" else None
+) -> TrainedNetwork:
+    """AdamW on random states; the averaged weights with the best validation CRPS are kept, or none."""
+    panel, models = validation.panel, validation.models
+    windows = context_windows(panel, models, config.context_length) if name == "transformer" else None
     num_inputs = windows.features.shape[1] if windows is not None else 0
-    network = new_network(name, rows.features.shape[1], num_inputs, categories, config)
-    network.standardise(rows.features)
+    network = new_network(name, states.features.shape[1], num_inputs, categories, config)
+    network.standardise(states.features)
     generator = torch.Generator().manual_seed(config.seed + 1)
     optimiser = torch.optim.AdamW(network.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
     averaged, codes = copy.deepcopy(network), static_codes(panel)
-    # rows repeat each time once per anchor: the anchor's forecast is worth so many times, not rows
-    prior = config.prior_strength * config.train_members / len(rows.time)
-    best = Trained(None, name)
-    # a path's context ends before its origin: all states of a horizon share it
-    shared = max(horizon // config.stride, 1) if windows is not None else 1
+    # prior_strength counts time steps, and a time step has a row per member
+    prior = config.prior_strength * config.train_members / len(states.time)
+    best = TrainedNetwork(None, name)
+    # the context of a path ends before its origin: all states within a horizon share it
+    run_length = max(validation.horizon // config.stride, 1) if windows is not None else 1
     for step in range(1, config.max_steps + 1):
-        picked, run, first = rows.draw(config.batch_size, shared, generator)
-        series = rows.series[first]
-        inputs = windows.at(series, rows.time[first]) if windows is not None else None
-        thought = network.thought(inputs, codes[series])
-        heads = network(rows.features[picked], thought[run] if thought is not None else None)
-        loss = forecast_loss(heads, network, world.kernel, world.bins, rows.surprises[picked], config, generator)
-        loss = loss + prior * network.departure(heads)
+        picked, run, first = states.draw(config.batch_size, run_length, generator)
+        series = states.series[first]
+        inputs = windows.at(series, states.time[first]) if windows is not None else None
+        context = network.context_vector(inputs, codes[series])
+        heads = network(states.features[picked], context[run] if context is not None else None)
+        loss = forecast_loss(heads, network, models.noise, models.bins, states.residuals[picked], config, generator)
+        loss = loss + prior * network.prior_penalty(heads)
         if config.objective == "sgfn-db":
-            # what enters at the origin is the context's whole flow: log Z(c) = log F(s_0|c)
-            entering = heads.log_flow[picked == first[run]] - network.log_z(thought)
+            # the flow of an initial state is the partition function of its context: log Z(c) = log F(s_0|c)
+            entering = heads.log_flow[picked == first[run]] - network.log_z(context)
             loss = loss + entering.square().mean()
         optimiser.zero_grad()
         loss.backward()
@@ -413,7 +296,7 @@ def _train(
             best.history.append((step, gain))
             report(name, step, gain)
             if gain > best.gain:
-                best = Trained(copy.deepcopy(averaged), name, gain, error, evidence, step, best.history)
+                best = TrainedNetwork(copy.deepcopy(averaged), name, gain, error, evidence, step, best.history)
             elif step - best.steps >= config.patience * config.check_every:
                 break
     return best

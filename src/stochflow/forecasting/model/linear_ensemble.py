@@ -1,14 +1,13 @@
-"""Linear anchors: what a series would do next if it only went on as before.
+"""Linear ensemble: exponential smoothing (seasonal ARIMA) with a ridge regression on lags, calendar and features.
 
-A member of the ensemble is exponential smoothing, corrected by a ridge regression, in a transformed and standardised
-space z = (f(y) − μ)/s. With differences at lag 1 and at a season m, say,
+A member predicts in a transformed and standardised space z = (f(y) − μ)/s. With differences at lag 1 and at a season m,
 
     ẑ_t = z[t−1] + z[t−m] − z[t−m−1] − θ e[t−1] − Θ e[t−m] + θΘ e[t−m−1] + w·x_t,
 
-where e is what the first six terms missed, and x_t holds lags, waves of the calendar and features known in advance.
-With θ = Θ = 0 it is the ridge regression shrunk towards y[t−1] + y[t−m] − y[t−m−1]; under a heavy penalty it is
+where e is the error of the first six terms and x_t holds lags, Fourier terms of the calendar and features known in
+advance. With θ = Θ = 0 it is a ridge regression shrunk towards the seasonal random walk, under a heavy penalty
 exponential smoothing alone. Every combination of transform, differences, θ, Θ and penalty λ is solved in closed form
-and judged by its leave-one-out errors; the good ones are kept with weights.
+and weighted by the likelihood of its leave-one-out errors.
 """
 
 from dataclasses import dataclass
@@ -19,65 +18,63 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from stochflow.forecasting.model.seasonality import Rhythm
+from stochflow.forecasting.data.series import Array, Index, Mask
+from stochflow.forecasting.model.seasonality import Seasonality
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 TRANSFORMS = ("identity", "root", "log")
-# a ridge leverage beyond this would let one point's leave-one-out error explode
+# cap of the leverage, whose complement divides leave-one-out errors
 _MAX_LEVERAGE = 0.9
 _TINY = 1e-9
-# ranges of the data that a forecast may lie beyond it
+# forecasts may leave the range of the data by this many ranges
 _FURTHEST = 100.0
-# observed values that no lag or season may take from the regression
+# rows that must remain for the regression, whatever the longest lag
 _MIN_ROWS = 4
-# residuals at one place of a season that it takes to half believe that it is calmer or wilder than others
-_USUAL = 20.0
-# values below zero by no more than this share of the largest are taken for an offset of what cannot be negative
-_SLIGHT = 0.02
+# prior count of the variance at each position in the season, which shrinks it to the overall variance
+_PRIOR_COUNT = 20.0
+# a least value below zero by at most this share of the largest counts as an offset of nonnegative data
+_MAX_OFFSET = 0.02
 
 
 @dataclass(frozen=True)
-class AnchorGrid:
-    """What the ensemble tries, and how sharply it chooses."""
+class EnsembleGrid:
+    """Grid of ensemble members, and how their likelihoods become weights."""
 
     penalties: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
     smoothings: tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 0.95)
     transforms: tuple[str, ...] = TRANSFORMS
-    # share of the plain members, which the ensemble keeps whatever their errors: a hedge against a wrong choice
+    # weight of one lightly penalised member without smoothing, whatever its likelihood
     plain_share: float = 0.1
     plain_penalty: float = 0.3
-    # log-likelihood differences are divided by this, or by a share of the rows, before they become weights
+    # log-likelihood differences are divided by the larger of this and a share of the number of values
     min_temperature: float = 20.0
     temperature_share: float = 0.1
     max_members: int = 100
 
 
 @dataclass(frozen=True)
-class Anchors:
-    """K members of one series.
+class LinearEnsemble:
+    """K fitted members of one series.
 
     Attributes:
-        offset: what is subtracted from y first, 0 unless its least value lies slightly below zero.
-        unit: a power of two by which y is divided then, 1 unless the values are huge or tiny.
-        low, high: (y − offset)/unit that no forecast leaves: the range of the data, wider by 100 of it on both sides.
-        floor: y below which nothing lies, the offset; −∞ if values can be negative.
+        offset: subtracted from y, 0 unless the least value lies slightly below zero.
+        unit: power of two that y − offset is divided by, 1 unless values are huge or tiny.
+        low, high: bounds of forecasts of (y − offset)/unit.
+        floor: lower bound of y, −∞ if values can be negative.
         transform: name of f per member, [K].
         centre, spread: μ and s of z, [K].
-        ceiling: a bound on the z that an exponential may reach, [K].
-        recall, forget: weights of z and e at the lags of `rhythm.near`, [K, near].
-        lag_weights: weights of z at the lags of `rhythm.lags`, [K, lags].
-        feature_weights: of the features known in advance, [K, F].
+        ceiling: upper bound of z, finite for logarithms only, [K].
+        ar, ma: weights of z and e at `seasonality.smoothing_lags`, [K, smoothing lags].
+        lag_weights: regression weights of z at `seasonality.lags`, [K, lags].
+        feature_weights: regression weights of the exogenous features, [K, F].
         intercept: [K].
         noise_scale: standard deviation of the leave-one-out errors in z, [K].
-        unrest: how much more than usual the series errs at each place in its seasons, [K, places].
-        weight: share of each member, sums to one, [K].
-        values, errors: z and e with gaps filled in, [K, time].
-        residuals: leave-one-out errors over `noise_scale` and `unrest`, NaN where the series is missing or too young,
-            [K, time].
+        seasonal_scale: relative error size at each position in the season, [K, longest season].
+        weight: of each member, sums to one, [K].
+        values, errors: z and e, gaps filled in, [K, time].
+        residuals: leave-one-out errors over `noise_std`, NaN where y or its lags are missing, [K, time].
     """
 
-    rhythm: Rhythm
+    seasonality: Seasonality
     offset: float
     unit: float
     low: float
@@ -87,13 +84,13 @@ class Anchors:
     centre: Array
     spread: Array
     ceiling: Array
-    recall: Array
-    forget: Array
+    ar: Array
+    ma: Array
     lag_weights: Array
     feature_weights: Array
     intercept: Array
     noise_scale: Array
-    unrest: Array
+    seasonal_scale: Array
     weight: Array
     values: Array
     errors: Array
@@ -101,36 +98,32 @@ class Anchors:
 
     @property
     def fitted(self) -> Array:
-        """ẑ of every time as a forecaster who had not seen it would say, [K, time]."""
-        return self.values - self.residuals * self.noise(np.arange(self.values.shape[1]))
+        """Leave-one-out prediction ẑ at every time, [K, time]."""
+        return self.values - self.residuals * self.noise_std(np.arange(self.values.shape[1]))
 
-    def noise(self, times: NDArray[np.intp]) -> Array:
-        """Standard deviation of what is added to ẑ at these times, [K, times]."""
-        return self.noise_scale[:, None] * self.unrest[:, times % self.unrest.shape[1]]
+    def noise_std(self, times: Index) -> Array:
+        """Standard deviation of z around ẑ at these times, [K, times]."""
+        return self.noise_scale[:, None] * self.seasonal_scale[:, times % self.seasonal_scale.shape[1]]
 
 
 @dataclass(frozen=True)
 class Smoother:
-    """Exponential smoothing as a filter: a difference at lag 1, at a season (0: at none), moving averages θ and Θ."""
+    """Exponential smoothing: differences at lag 1 (`step`) and at `season` (0: none), moving averages θ and Θ."""
 
     step: bool
     season: int
     theta: float
     season_theta: float
 
-    @property
-    def smooths(self) -> bool:
-        return self.theta != 0 or self.season_theta != 0
-
-    def weights(self, near: list[int]) -> tuple[Array, Array]:
-        """Weights of z and of e at the lags of `near` in the next value, [near] each."""
-        recall, forget = np.zeros(len(near)), np.zeros(len(near))
-        recall[0], forget[0] = float(self.step), -self.theta
+    def weights(self, lags: list[int]) -> tuple[Array, Array]:
+        """AR weights of z and MA weights of e at the smoothing lags, [smoothing lags] each."""
+        ar, ma = np.zeros(len(lags)), np.zeros(len(lags))
+        ar[0], ma[0] = float(self.step), -self.theta
         if self.season:
-            place = near.index(self.season)
-            recall[place], forget[place] = 1.0, -self.season_theta
-            recall[place + 1], forget[place + 1] = -recall[0], self.theta * self.season_theta
-        return recall, forget
+            place = lags.index(self.season)
+            ar[place], ma[place] = 1.0, -self.season_theta
+            ar[place + 1], ma[place + 1] = -ar[0], self.theta * self.season_theta
+        return ar, ma
 
     def errors(self, values: Array) -> Array:
         """e_t along values [time]; zero before the first value that can be predicted."""
@@ -138,16 +131,16 @@ class Smoother:
         for lag in [1] * self.step + [self.season] * (self.season > 0):
             errors[lag:] = errors[lag:] - errors[:-lag]
         errors[: self.step + self.season] = 0.0
-        # the polynomial (1 − θB)(1 − ΘB^m) is undone factor by factor, the second along each season's place
+        # (1 − θB)(1 − ΘB^m) is inverted factor by factor, the seasonal one along each position in the season
         if self.season_theta:
             rounds = np.pad(errors, (0, -len(errors) % self.season)).reshape(-1, self.season)
             errors = lfilter([1.0], [1.0, -self.season_theta], rounds, axis=0).ravel()[: len(errors)]
         return lfilter([1.0], [1.0, -self.theta], errors) if self.theta else errors
 
 
-def smoothers(levels: tuple[float, ...], rhythm: Rhythm) -> list[Smoother]:
-    """Every combination of differences and moving averages that means something for this rhythm."""
-    seasons = [0] + [season for season in (rhythm.season, rhythm.long_season) if season > 1]
+def smoothers(levels: tuple[float, ...], seasonality: Seasonality) -> list[Smoother]:
+    """Every distinct combination of differences and moving averages for this seasonality."""
+    seasons = [0] + [season for season in (seasonality.season, seasonality.long_season) if season > 1]
     return [
         Smoother(step, season, theta, season_theta)
         for step, season in product((False, True), seasons)
@@ -157,7 +150,7 @@ def smoothers(levels: tuple[float, ...], rhythm: Rhythm) -> list[Smoother]:
 
 
 def forward(transform: str, values: Array) -> Array:
-    """f(y) of a transform by name."""
+    """f(y) of a variance-stabilising transform by name."""
     match transform:
         case "root":
             return np.sqrt(np.maximum(values, 0.0))
@@ -166,24 +159,24 @@ def forward(transform: str, values: Array) -> Array:
     return values
 
 
-def fit_anchors(
-    y: Array, observed: Mask, features: Array, rhythm: Rhythm, grid: AnchorGrid, until: int | None = None
-) -> Anchors:
+def fit_ensemble(
+    y: Array, observed: Mask, features: Array, seasonality: Seasonality, grid: EnsembleGrid, until: int | None = None
+) -> LinearEnsemble:
     """Ensemble for y [time] (gaps filled where not `observed`) with features [time, F] known in advance.
 
-    Only what comes before `until` is learned from; later residuals are those of a forecaster who had not seen them.
+    Only values before `until` are learned from; later residuals are out of sample.
     """
     until = len(y) if until is None else until
     offset, unit = _offset(y[:until]), _unit(y[:until])
     y = (y - offset) / unit
     low, high = y[:until].min(), y[:until].max()
     margin = _FURTHEST * (high - low)
-    # a season that the series has not seen twice cannot be told from chance
+    # a seasonal difference needs two seasons of data
     longest = min(until / 2, _latest_start(observed[:until]))
-    filters = [each for each in smoothers(grid.smoothings, rhythm) if each.season < longest]
-    # later values may lie below: a root takes them for zero, a logarithm cannot
+    filters = [each for each in smoothers(grid.smoothings, seasonality) if each.season < longest]
+    # values after `until` may be smaller: a root clips them at zero, a logarithm cannot
     allowed = [name for name in grid.transforms if _allowed(name, y if name == "log" else y[:until])] or ["identity"]
-    designs = [_Design(name, y, observed, features, rhythm, filters, until) for name in allowed]
+    designs = [_Design(name, y, observed, features, seasonality, filters, until) for name in allowed]
     # [transform, penalty, filter] flattened
     scores = np.concatenate([design.score(penalty) for design in designs for penalty in grid.penalties])
     chosen = np.argsort(-scores, kind="stable")[: grid.max_members]
@@ -202,27 +195,29 @@ def fit_anchors(
     columns = {name: np.stack([member[name] for member in members]) for name in members[0]}
     floor = offset if low >= 0 else -np.inf
     low, high = low - margin, high + margin
-    return Anchors(rhythm=rhythm, offset=offset, unit=unit, low=low, high=high, floor=floor, weight=weight, **columns)
+    return LinearEnsemble(
+        seasonality=seasonality, offset=offset, unit=unit, low=low, high=high, floor=floor, weight=weight, **columns
+    )
 
 
 class _Design:
-    """The regression of one transform: its inputs decomposed once, for all filters and penalties."""
+    """Regression of one transform: one singular value decomposition for all filters and penalties."""
 
     def __init__(
-        self, name: str, y: Array, observed: Mask, features: Array, rhythm: Rhythm, filters: list[Smoother], until: int
+        self, name: str, y: Array, observed: Mask, x: Array, seasonality: Seasonality, filters: list[Smoother], end: int
     ) -> None:
-        self.name, self.rhythm, self.filters, self.until = name, rhythm, filters, until
+        self.name, self.seasonality, self.filters, self.end = name, seasonality, filters, end
         raw = forward(name, y)
-        self.centre, self.spread = raw[:until].mean(), raw[:until].std() + _TINY
+        self.centre, self.spread = raw[:end].mean(), raw[:end].std() + _TINY
         self.z = (raw - self.centre) / self.spread
-        # a lag beyond a third of the series would cost more rows than it is worth
-        longest = min(until / 3, _latest_start(observed[:until]))
-        self.lags = [lag for lag in rhythm.lags if lag < max(longest, 2)]
+        # lags beyond a third of the series would cost too many rows
+        longest = min(end / 3, _latest_start(observed[:end]))
+        self.lags = [lag for lag in seasonality.lags if lag < max(longest, 2)]
         first = max(self.lags[-1], *(each.step + each.season for each in filters))
         self.times = np.arange(first, len(y))[observed[first:]]
-        self.learned = self.times < until
+        self.learned = self.times < end
         self.num_rows = int(self.learned.sum())
-        inputs = [np.stack([self.z[self.times - lag] for lag in self.lags], axis=1), features[self.times]]
+        inputs = [np.stack([self.z[self.times - lag] for lag in self.lags], axis=1), x[self.times]]
         self.inputs = np.concatenate(inputs, axis=1)
         self.middle = self.inputs[self.learned].mean(axis=0)
         self.inputs = np.concatenate([self.inputs - self.middle, np.ones((len(self.times), 1))], axis=1)
@@ -246,9 +241,9 @@ class _Design:
         return -self.num_rows * np.log(deviation) + self.log_jacobian
 
     def member(self, penalty: float, number: int) -> dict[str, NDArray[Any]]:
-        """One member as the arrays that `Anchors` stacks."""
+        """Arrays of one member, as `LinearEnsemble` stacks them."""
         shrink = self.singular**2 / (self.singular**2 + penalty)
-        # w = V diag(shrink/s) U'e, with nothing in directions that the data do not span
+        # w = V diag(shrink/s) U'e, zero in directions that the data do not span
         gain = np.divide(shrink, self.singular, out=np.zeros_like(shrink), where=self.singular > 1e-12)
         w = self.right.T @ (gain * self.projected[:, number])
         errors = self.errors[number]
@@ -257,60 +252,59 @@ class _Design:
         residuals = np.full(len(self.z), np.nan)
         residuals[self.times] = (errors[self.times] - self.inputs @ w) / scale
         residuals[self.times[self.learned]] = known / scale
-        unrest = _unrest(known / scale, self.times[self.learned], self.rhythm)
-        residuals /= unrest[np.arange(len(residuals)) % len(unrest)]
-        lag_weights = np.zeros(len(self.rhythm.lags))
+        seasonal_scale = _seasonal_scale(known / scale, self.times[self.learned], self.seasonality)
+        residuals /= seasonal_scale[np.arange(len(residuals)) % len(seasonal_scale)]
+        lag_weights = np.zeros(len(self.seasonality.lags))
         lag_weights[: len(self.lags)] = w[: len(self.lags)]
-        recall, forget = self.filters[number].weights(self.rhythm.near)
+        ar, ma = self.filters[number].weights(self.seasonality.smoothing_lags)
         return {
             "transform": np.array(self.name),
             "centre": self.centre,
             "spread": self.spread,
-            "ceiling": np.array(self.z[: self.until].max() + 3.0 if self.name == "log" else np.inf),
-            "recall": recall,
-            "forget": forget,
+            "ceiling": np.array(self.z[: self.end].max() + 3.0 if self.name == "log" else np.inf),
+            "ar": ar,
+            "ma": ma,
             "lag_weights": lag_weights,
             "feature_weights": w[len(self.lags) : -1],
             "intercept": w[-1] - w[:-1] @ self.middle,
             "noise_scale": np.array(scale),
-            "unrest": unrest,
+            "seasonal_scale": seasonal_scale,
             "values": self.z,
             "errors": errors,
             "residuals": residuals,
         }
 
 
-def _unrest(residuals: Array, times: NDArray[np.intp], rhythm: Rhythm) -> Array:
-    """Spread of residuals [rows] at each place of the season, then of the long one, where there is enough to tell."""
-    unrest = np.ones(max(rhythm.season, rhythm.long_season))
-    for season in (rhythm.season, rhythm.long_season):
+def _seasonal_scale(residuals: Array, times: Index, seasonality: Seasonality) -> Array:
+    """Scale of residuals [rows] at each position in the season, then in the long one, shrunk to 1; [longest season]."""
+    seasonal_scale = np.ones(max(seasonality.season, seasonality.long_season))
+    for season in (seasonality.season, seasonality.long_season):
         if season > 1:
-            squares = (residuals / unrest[times % len(unrest)]) ** 2
+            squares = (residuals / seasonal_scale[times % len(seasonal_scale)]) ** 2
             sums, counts = (np.bincount(times % season, weights, minlength=season) for weights in (squares, None))
-            calm = np.sqrt((_USUAL + sums) / (_USUAL + counts))
-            unrest *= calm[np.arange(len(unrest)) % season]
-    return unrest
+            scale = np.sqrt((_PRIOR_COUNT + sums) / (_PRIOR_COUNT + counts))
+            seasonal_scale *= scale[np.arange(len(seasonal_scale)) % season]
+    return seasonal_scale
 
 
 def _latest_start(observed: Mask) -> int:
-    """Where learning must begin at the latest, so that a few of the observed values are left."""
+    """Latest first row of the regression that leaves `_MIN_ROWS` observed values."""
     return int(np.flatnonzero(observed)[-_MIN_ROWS:][0])
 
 
 def _plainest(filters: list[Smoother]) -> int:
-    """Number of the filter that differences at lag 1 and at the main season, if there is one, and smooths nothing."""
-    unsmoothed = [(each.step, -each.season, number) for number, each in enumerate(filters) if not each.smooths]
-    seasonal = [entry for entry in unsmoothed if entry[1]]
-    return max(seasonal or unsmoothed)[2]
+    """Index of the filter with differences at lag 1 and at the main season, if there is one, and no smoothing."""
+    plain = [number for number, each in enumerate(filters) if each.theta == each.season_theta == 0]
+    return max(plain, key=lambda number: (filters[number].season > 0, filters[number].step, -filters[number].season))
 
 
 def _offset(y: Array) -> float:
-    """The least value if it is slightly below zero, like the power of a wind farm that stands still; otherwise 0."""
-    return float(y.min()) if -_SLIGHT * y.max() <= y.min() < 0 else 0.0
+    """The least value if it is slightly below zero, as in the net output of an idle wind farm; otherwise 0."""
+    return float(y.min()) if -_MAX_OFFSET * y.max() <= y.min() < 0 else 0.0
 
 
 def _unit(y: Array) -> float:
-    """A power of two near the largest |y| where squares or differences of y might leave the range of numbers."""
+    """A power of two near the largest |y| if squares of y could overflow or underflow; otherwise 1."""
     largest = float(np.abs(y).max())
     return 1.0 if largest == 0 or 1e-6 < largest < 1e15 else float(2.0 ** np.clip(np.frexp(largest)[1], -1000, 1000))
 
@@ -323,7 +317,7 @@ def _log_jacobian(name: str, y: Array) -> float:
     """Σ log |f'(y)|, which makes likelihoods of different transforms comparable."""
     match name:
         case "root":
-            # a zero would claim infinite density; it counts like a hundredth of the mean
+            # f'(0) is infinite: a zero counts as a hundredth of the mean
             return float(-np.log(2 * np.sqrt(np.maximum(y, 0.01 * y.mean() + 1e-12))).sum())
         case "log":
             return float(-np.log(y).sum())

@@ -1,8 +1,8 @@
-"""The flow network of a forecast: intentions π, the world's noise P̂, flows, and the context that they read.
+"""The flow network of a forecast: policy π, dynamics P̂, state flows F, and a context encoder.
 
-A state's value is a residual around the anchor. The policy intends one of A coarse tokens, the dynamics say in which
-of the B fine bins the world puts it, and M(b|s) = Σ_a π(a|s) P̂(b|s,a) is the forecast of one step. All heads start at
-zero: then the intention is the anchor itself, and the noise is what the anchor's own errors were.
+An outcome is the binned residual of the linear forecast. The policy intends one of A shifts, the dynamics spread it
+over the B bins, and the marginal M(b|s) = Σ_a π(a|s) P̂(b|s,a) is the predictive distribution of one step. All heads
+start at zero, where the forecast is that of the linear ensemble with its own residual distribution.
 """
 
 from typing import NamedTuple
@@ -11,28 +11,28 @@ import torch
 from torch import Tensor, nn
 
 from stochflow.core.logspace import log_marginal, safe_log
-from stochflow.forecasting.model.bins import TokenBins
-from stochflow.forecasting.model.residuals import NoiseKernel
+from stochflow.forecasting.model.bins import Bins
+from stochflow.forecasting.model.residuals import ResidualDistribution
 from stochflow.models.attention import initialise_linears
 from stochflow.models.context import ContextConfig, ContextEncoder
 
-# log-odds of one intention against the next one closer to the anchor, before anything is learned
+# initial log-odds of an intention against its neighbour closer to zero
 INITIAL_FOCUS = 3.0
 MAX_LOG_STRETCH = 4.0
-# numbers that stand for one category of a series
+# width of the embedding of a static category
 CATEGORY_WIDTH = 4
-# beyond every residual, in units of the anchor's noise
+# beyond every standardised residual
 _FAR = 1e6
 
 
 class ForecastHeads(NamedTuple):
-    """What the network says of each state.
+    """Outputs of the network at each state.
 
     Attributes:
         log_policy: log π(a|s), [..., A].
-        log_stretch: log of the noise's width below and above its centre, [..., 2].
+        log_stretch: log scale of the residual distribution below and above zero, [..., 2].
         log_flow: log F(s|c), [...].
-        hidden: what the backward policy starts from, [..., width].
+        hidden: last hidden layer, which the backward policy reads, [..., width].
     """
 
     log_policy: Tensor
@@ -42,7 +42,7 @@ class ForecastHeads(NamedTuple):
 
 
 class ForecastNetwork(nn.Module):
-    """An MLP on the state, and on the context's vector if there is a context encoder."""
+    """An MLP on state features and, if there are any, the context vector and embeddings of static categories."""
 
     feature_mean: Tensor
     feature_std: Tensor
@@ -58,7 +58,7 @@ class ForecastNetwork(nn.Module):
         context: ContextConfig | None = None,
         categories: tuple[int, ...] = (),
     ) -> None:
-        """A network that aims at `intentions` [A], whose middle is zero; `categories` counts the codes per column."""
+        """Shifts `intentions` [A], the middle one zero; `categories` counts the codes of each static column."""
         super().__init__()
         self.context = ContextEncoder(context) if context is not None else None
         self.embeddings = nn.ModuleList(nn.Embedding(num, CATEGORY_WIDTH) for num in categories)
@@ -91,10 +91,10 @@ class ForecastNetwork(nn.Module):
             for table in (self.backward_outcome, *self.embeddings):
                 table.weight.zero_()
 
-    def thought(self, windows: dict[str, Tensor] | None, codes: Tensor) -> Tensor | None:
-        """The context's vector: what the encoder makes of the windows, and what the series is, [rows, width] or None.
+    def context_vector(self, windows: dict[str, Tensor] | None, codes: Tensor) -> Tensor | None:
+        """Embeddings of the static categories and the encoded window, [rows, width]; None if there are neither.
 
-        `windows` are the encoder's inputs, needed if there is one; `codes` [rows, columns] number the categories.
+        `windows` are the inputs of the context encoder if there is one, `codes` [rows, columns] the categories.
         """
         parts = [embedding(codes[:, column]) for column, embedding in enumerate(self.embeddings)]
         if self.context is not None and windows is not None:
@@ -102,12 +102,12 @@ class ForecastNetwork(nn.Module):
         return torch.cat(parts, dim=-1) if parts else None
 
     def standardise(self, features: Tensor) -> None:
-        """Take the scale of each feature from a sample [rows, features]."""
+        """Set mean and standard deviation of each feature from a sample [rows, features]."""
         self.feature_mean.copy_(features.mean(dim=0))
         self.feature_std.copy_(features.std(dim=0, correction=0).clamp_min(1e-3))
 
     def forward(self, features: Tensor, context: Tensor | None = None) -> ForecastHeads:
-        """Heads for states [..., features] with their context's vector [..., width] if the network has a context."""
+        """Heads for states [..., features] and, if the network has a context, context vectors [..., width]."""
         inputs = ((features - self.feature_mean) / self.feature_std).clamp(-6.0, 6.0)
         if context is not None:
             inputs = torch.cat([inputs, context], dim=-1)
@@ -119,12 +119,12 @@ class ForecastNetwork(nn.Module):
             hidden=hidden,
         )
 
-    def departure(self, heads: ForecastHeads) -> Tensor:
-        """How far the forecast has moved from the bare anchor's: mean squares of what the heads added, a scalar."""
+    def prior_penalty(self, heads: ForecastHeads) -> Tensor:
+        """Mean squared outputs of the policy and scale heads: zero at the linear forecast, a scalar."""
         return self.policy(heads.hidden).square().mean() + heads.log_stretch.square().sum(dim=-1).mean()
 
     def log_backward(self, hidden: Tensor, outcomes: Tensor) -> Tensor:
-        """log π_B(a|s, b): which intention led from here to the outcome, [..., A]."""
+        """Backward policy log π_B(a|s, b), [..., A]."""
         return torch.log_softmax(self.backward_state(hidden) + self.backward_outcome(outcomes), dim=-1)
 
     def log_z(self, context: Tensor | None) -> Tensor:
@@ -134,48 +134,50 @@ class ForecastNetwork(nn.Module):
         return self.total_flow(context).squeeze(-1)
 
 
-def outcome_mass(heads: ForecastHeads, intentions: Tensor, kernel: NoiseKernel, low: Tensor, high: Tensor) -> Tensor:
-    """P̂(low < u ≤ high | s, a) for finite bounds [..., K] → [..., A, K]."""
+def outcome_mass(
+    heads: ForecastHeads, intentions: Tensor, noise: ResidualDistribution, low: Tensor, high: Tensor
+) -> Tensor:
+    """P̂(low < u ≤ high | s, a) of the residual u for finite bounds [..., K] → [..., A, K]."""
     stretch = heads.log_stretch.double().exp()
 
     def below(bound: Tensor) -> Tensor:
         offset = bound.unsqueeze(-2) - intentions.unsqueeze(-1)
         width = torch.where(offset < 0, stretch[..., :1, None], stretch[..., 1:, None])
-        return kernel.cdf((offset / width).clamp(-_FAR, _FAR))
+        return noise.cdf((offset / width).clamp(-_FAR, _FAR))
 
     return below(high) - below(low)
 
 
-def _bounds(bins: TokenBins) -> Tensor:
-    """Both ends of every bin, [B + 1]; infinity is a million, so that gradients stay finite."""
+def _bounds(bins: Bins) -> Tensor:
+    """Edges with both ends, [B + 1]; 10⁶ stands for infinity, so that gradients stay finite."""
     return torch.cat([bins.edges.new_tensor([-_FAR]), bins.edges, bins.edges.new_tensor([_FAR])])
 
 
 def log_observed(
-    heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins, tokens: Tensor
+    heads: ForecastHeads, network: ForecastNetwork, noise: ResidualDistribution, bins: Bins, outcomes: Tensor
 ) -> Tensor:
-    """log M(b|s) of the outcomes that happened, tokens [...] → [...]."""
+    """log M(b|s) of observed outcomes b, bin indices [...] → [...]."""
     bounds = _bounds(bins)
-    low, high = bounds[tokens].unsqueeze(-1), bounds[tokens + 1].unsqueeze(-1)
-    mass = outcome_mass(heads, network.intentions, kernel, low, high).squeeze(-1)
+    low, high = bounds[outcomes].unsqueeze(-1), bounds[outcomes + 1].unsqueeze(-1)
+    mass = outcome_mass(heads, network.intentions, noise, low, high).squeeze(-1)
     return safe_log((heads.log_policy.exp() * mass).sum(dim=-1))
 
 
-def log_outcomes(heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel, bins: TokenBins) -> Tensor:
+def log_outcomes(heads: ForecastHeads, network: ForecastNetwork, noise: ResidualDistribution, bins: Bins) -> Tensor:
     """log P̂(b|s,a) of every bin, [..., A, B]."""
     bounds, shape = _bounds(bins), (*heads.log_flow.shape, bins.num_bins)
-    mass = outcome_mass(heads, network.intentions, kernel, bounds[:-1].expand(shape), bounds[1:].expand(shape))
+    mass = outcome_mass(heads, network.intentions, noise, bounds[:-1].expand(shape), bounds[1:].expand(shape))
     return safe_log(mass)
 
 
-def forecast_mean(heads: ForecastHeads, network: ForecastNetwork, kernel: NoiseKernel) -> Tensor:
-    """Mean of the next residual, Σ_a π(a|s) a plus that of the stretched noise, before it is put into bins, [...]."""
-    below, above = kernel.halves()
+def forecast_mean(heads: ForecastHeads, network: ForecastNetwork, noise: ResidualDistribution) -> Tensor:
+    """Predictive mean of the next residual before binning, Σ_a π(a|s) a plus the mean of the scaled noise, [...]."""
+    below, above = noise.partial_means()
     stretch = heads.log_stretch.double().exp()
     intended = heads.log_policy.double().exp() @ network.intentions
     return intended + stretch[..., 0] * below + stretch[..., 1] * above
 
 
 def log_forecast(heads: ForecastHeads, log_dynamics: Tensor) -> Tensor:
-    """log M(b|s), [..., B]."""
+    """Predictive distribution log M(b|s), [..., B]."""
     return log_marginal(heads.log_policy.to(log_dynamics.dtype), log_dynamics)

@@ -1,17 +1,18 @@
-"""The noise of the world: a distribution of residuals as a curve that can be shifted, stretched and drawn from."""
+"""Distribution of standardised residuals: a piecewise linear empirical distribution function."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+
+from stochflow.forecasting.data.series import Array
 
 NUM_KNOTS = 201
 
 
 @dataclass(frozen=True)
-class NoiseKernel:
+class ResidualDistribution:
     """Piecewise linear distribution function G through `knots` [N] at probabilities `levels` [N], from 0 to 1."""
 
     knots: Tensor
@@ -24,7 +25,7 @@ class NoiseKernel:
         g0, g1 = self.levels[right - 1], self.levels[right]
         return (g0 + (values - x0) * (g1 - g0) / (x1 - x0)).clamp(0.0, 1.0)
 
-    def halves(self) -> tuple[Tensor, Tensor]:
+    def partial_means(self) -> tuple[Tensor, Tensor]:
         """∫ x dG below zero and above it, two scalars whose sum is the mean."""
         left, right = self.knots[:-1], self.knots[1:]
         density = self.levels.diff() / (right - left)
@@ -40,8 +41,8 @@ class NoiseKernel:
         return self.knots[right - 1] + share * (self.knots[right] - self.knots[right - 1])
 
 
-def fit_kernel(residuals: NDArray[np.float64], weights: NDArray[np.float64]) -> NoiseKernel:
-    """Weighted quantile curve of residuals [n], with ends that reach as far again as the last gap between points."""
+def fit_residuals(residuals: Array, weights: Array) -> ResidualDistribution:
+    """Weighted empirical distribution of residuals [n], its support slightly wider than their range."""
     order = np.argsort(residuals, kind="stable")
     values, mass = residuals[order], weights[order] / weights.sum()
     middle = np.cumsum(mass) - mass / 2
@@ -52,4 +53,4 @@ def fit_kernel(residuals: NDArray[np.float64], weights: NDArray[np.float64]) -> 
     margin = 0.25 * (values[-1] - values[0]) / np.sqrt(len(values)) + 1e-6
     knots[0], knots[-1] = values[0] - margin, values[-1] + margin
     knots = knots + 1e-9 * np.arange(NUM_KNOTS)  # strictly increasing even where values repeat
-    return NoiseKernel(torch.as_tensor(knots), torch.as_tensor(levels))
+    return ResidualDistribution(torch.as_tensor(knots), torch.as_tensor(levels))

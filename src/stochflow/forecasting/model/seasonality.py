@@ -1,4 +1,4 @@
-"""Seasons that a frequency implies, and the waves and lags that describe them."""
+"""Seasonality that a frequency implies: season lengths, Fourier terms and autoregressive lags."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from stochflow.core.errors import ConfigError
+from stochflow.forecasting.config import is_whole
 
 YEAR_IN_DAYS = 365.25
 MAX_SEASON = 10_000
@@ -17,16 +18,22 @@ _MOST_SEASONS = 7
 
 
 @dataclass(frozen=True)
-class Rhythm:
-    """Seasons in steps: the main one, m, a longer one that is worth a lag of its own, and waves (period, harmonics)."""
+class Seasonality:
+    """Season lengths in steps, and Fourier terms.
+
+    Attributes:
+        season: length m of the main season, 1 for none.
+        long_season: length of a second, longer season with lags of its own, 0 for none.
+        fourier: (period, number of harmonics) of each set of Fourier terms.
+    """
 
     season: int
     long_season: int = 0
-    waves: tuple[tuple[float, int], ...] = ()
+    fourier: tuple[tuple[float, int], ...] = ()
 
     @property
     def lags(self) -> list[int]:
-        """Lags 1–14, those around one and two seasons, and every season of a long one of up to seven."""
+        """Autoregressive lags: 1–14, those around one and two seasons, and each season within a long one of up to 7."""
         lags = set(range(1, NUM_RECENT_LAGS + 1))
         if self.season > 1:
             lags |= {self.season - 1, self.season, self.season + 1, 2 * self.season, 2 * self.season + 1}
@@ -37,20 +44,20 @@ class Rhythm:
         return sorted(lag for lag in lags if lag >= 1)
 
     @property
-    def near(self) -> list[int]:
-        """Lags that exponential smoothing reads: the last step, and one season back with the step before it."""
+    def smoothing_lags(self) -> list[int]:
+        """Lags of exponential smoothing: 1, and m and m + 1 for each season."""
         seasons = [self.season] * (self.season > 1) + [self.long_season] * (self.long_season > 0)
         return [1] + [lag for season in seasons for lag in (season, season + 1)]
 
     @property
     def window(self) -> int:
-        """Steps of the past that the next prediction needs."""
-        return max(self.lags[-1], self.near[-1])
+        """Past steps that a one-step prediction reads."""
+        return max(self.lags[-1], self.smoothing_lags[-1])
 
-    def wave_values(self, positions: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Cosines and sines of all waves at positions in steps, [..., waves]."""
+    def fourier_terms(self, positions: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Cosines and sines of all harmonics at positions in steps, [..., terms]."""
         columns = []
-        for period, num_harmonics in self.waves:
+        for period, num_harmonics in self.fourier:
             for harmonic in range(1, num_harmonics + 1):
                 angle = 2 * np.pi * harmonic * positions / period
                 columns.append(np.cos(angle))
@@ -59,21 +66,19 @@ class Rhythm:
         return np.stack(columns, axis=-1) if columns else np.zeros((*positions.shape, 0))
 
 
-def rhythm_of(freq: str | None, season_length: int | None = None) -> Rhythm:
-    """Seasons of a pandas frequency; `season_length` overrides the main one. No frequency: no season."""
-    if season_length is not None:
-        whole = isinstance(season_length, int | np.integer) and not isinstance(season_length, bool)
-        if not whole or not 1 <= season_length <= MAX_SEASON:
-            raise ConfigError(
-                f"season_length is {season_length!s:.40}; give 1 for no season or the number of steps of one, "
-                f"at most {MAX_SEASON}"
-            )
-    known = _known_rhythm(freq) if freq else Rhythm(1)
+def seasonality_of(freq: str | None, season_length: int | None = None) -> Seasonality:
+    """Seasonality of a pandas frequency, none without one; `season_length` overrides the main season."""
+    if season_length is not None and (not is_whole(season_length) or not 1 <= season_length <= MAX_SEASON):
+        raise ConfigError(
+            f"season_length is {season_length!s:.40}; give 1 for no season or the number of steps of one, "
+            f"at most {MAX_SEASON}"
+        )
+    known = _implied_seasonality(freq) if freq else Seasonality(1)
     if season_length is None or season_length == known.season:
         return known
-    waves = tuple(wave for wave in known.waves if wave[0] > 2 * season_length)
+    longer = tuple(term for term in known.fourier if term[0] > 2 * season_length)
     own = ((float(season_length), min(season_length // 2, 6)),) if season_length > 1 else ()
-    return Rhythm(season_length, 0, own + waves)
+    return Seasonality(season_length, 0, own + longer)
 
 
 def _no_text(freq: object) -> ConfigError:
@@ -111,28 +116,25 @@ def offset_of(freq: object) -> Any:
     return offset
 
 
-def _known_rhythm(freq: str) -> Rhythm:
+def _implied_seasonality(freq: str) -> Seasonality:
     offset = offset_of(freq)
     name, multiple = offset.rule_code.split("-")[0], offset.n
-    if multiple == 1:
-        match name:
-            case "h":
-                return Rhythm(24, 168, ((24.0, 4), (168.0, 3), (24 * YEAR_IN_DAYS, 2)))
-            case "D":
-                return Rhythm(7, 0, ((7.0, 3), (YEAR_IN_DAYS, 2)))
-            case "B":
-                return Rhythm(5, 0, ((5.0, 2),))
-            case "W":
-                return Rhythm(52, 0, ((YEAR_IN_DAYS / 7, 3),))
-            case "MS" | "ME" | "BMS" | "BME":
-                return Rhythm(12, 0, ((12.0, 6),))
-            case "QS" | "QE" | "BQS" | "BQE":
-                return Rhythm(4, 0, ((4.0, 2),))
-            case "min":
-                return Rhythm(60, 1440, ((60.0, 3), (1440.0, 4)))
+    if multiple == 1 and name in _BY_FREQ:
+        return _BY_FREQ[name]
     if name in ("h", "min"):  # 15min, 6h, …: steps of a day
         minutes = multiple * (60 if name == "h" else 1)
         if 1440 % minutes == 0 and minutes < 1440:
             day = 1440 // minutes
-            return Rhythm(day, 7 * day, ((float(day), min(day // 2, 4)), (7.0 * day, 3)))
-    return Rhythm(1)
+            return Seasonality(day, 7 * day, ((float(day), min(day // 2, 4)), (7.0 * day, 3)))
+    return Seasonality(1)
+
+
+_BY_FREQ = {
+    "h": Seasonality(24, 168, ((24.0, 4), (168.0, 3), (24 * YEAR_IN_DAYS, 2))),
+    "D": Seasonality(7, 0, ((7.0, 3), (YEAR_IN_DAYS, 2))),
+    "B": Seasonality(5, 0, ((5.0, 2),)),
+    "W": Seasonality(52, 0, ((YEAR_IN_DAYS / 7, 3),)),
+    "min": Seasonality(60, 1440, ((60.0, 3), (1440.0, 4))),
+    **dict.fromkeys(("MS", "ME", "BMS", "BME"), Seasonality(12, 0, ((12.0, 6),))),
+    **dict.fromkeys(("QS", "QE", "BQS", "BQE"), Seasonality(4, 0, ((4.0, 2),))),
+}

@@ -7,20 +7,20 @@ Products are made in the precision of the matrices that are given, see `lowered`
 sums.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
 
-_gelu_into: Callable[..., Tensor] = functional.gelu
-_gelu_backward_into = torch.ops.aten.gelu_backward.grad_input
-_relu_backward = torch.ops.aten.threshold_backward.grad_input
-_layer_norm_into = torch.ops.aten.native_layer_norm.out
-_layer_norm_backward = torch.ops.aten.native_layer_norm_backward.default
-NORM_EPSILON = 1e-5
+from stochflow.core.torch_kernels import (
+    gelu_backward_into,
+    gelu_into,
+    layer_norm_backward,
+    layer_norm_into,
+    relu_backward_into,
+)
 
 Weights = Sequence[Tensor]
 
@@ -45,11 +45,11 @@ def residual_activations(sums: Tensor, weights: Weights, into: Sequence[Tensor])
             layer; [rows, width] each.
     """
     mean, inverse, normed, hidden = into[:4]
-    _layer_norm_into(sums, sums.shape[-1:], weights[0], weights[1], NORM_EPSILON, out0=normed, out1=mean, out2=inverse)
-    _gelu_into(normed, out=hidden)
+    layer_norm_into(sums, weights[0], weights[1], (normed, mean, inverse))
+    gelu_into(normed, hidden)
     for columns, bias, inner, following in zip(weights[2::2], weights[3::2], into[4::2], into[5::2], strict=True):
         _linear_into(bias, hidden, columns, inner)
-        torch.add(hidden, _gelu_into(inner, out=following), out=following)
+        torch.add(hidden, gelu_into(inner, following), out=following)
         hidden = following
 
 
@@ -109,13 +109,12 @@ def add_residual_gradients(
     ones, inner_grad = grad.new_ones(grad.shape[0]), torch.empty_like(grad)
     layers = zip(weights[-2:1:-2], into[-2:1:-2], into[-1:2:-2], hidden[-3::-2], hidden[-2::-2], strict=True)
     for weight, into_weight, into_bias, before, inner in layers:
-        _gelu_backward_into(grad, inner, grad_input=inner_grad)
+        gelu_backward_into(grad, inner, inner_grad)
         _add_product(into_weight, inner_grad.t(), before, weight.dtype)
         into_bias.addmv_(inner_grad.t(), ones)
         _add_product(grad, inner_grad, weight, weight.dtype)
-    _gelu_backward_into(grad, normed, grad_input=grad)
-    norm = (sums.shape[-1:], mean, inverse, weights[0], weights[1])
-    before_norm, scale, shift = _layer_norm_backward(grad, sums, *norm, [True, True, True])
+    gelu_backward_into(grad, normed, grad)
+    before_norm, scale, shift = layer_norm_backward(grad, sums, (mean, inverse), weights[0], weights[1])
     into[0].add_(scale)
     into[1].add_(shift)
     return before_norm
@@ -124,12 +123,12 @@ def add_residual_gradients(
 def add_plain_gradients(grad: Tensor, weights: Weights, made: Sequence[Tensor], into: Weights) -> Tensor:
     """The same for the plain kind, which has no norm."""
     for number in range(len(weights) // 2 - 1, -1, -1):
-        grad = _relu_backward(grad, made[number + 1], 0.0, grad_input=grad)
+        grad = relu_backward_into(grad, made[number + 1], grad)
         weight = weights[2 * number]
         _add_product(into[2 * number], grad.t(), made[number], weight.dtype)
         into[2 * number + 1].add_(grad.sum(dim=0))
         grad = _product(grad, weight)
-    return _relu_backward(grad, made[0], 0.0, grad_input=grad)
+    return relu_backward_into(grad, made[0], grad)
 
 
 class ResidualTrunk(torch.autograd.Function):

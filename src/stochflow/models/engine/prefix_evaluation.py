@@ -1,160 +1,44 @@
-"""The network on a tree of prefixes, level by level, or at single ones, with the gradient of all written out."""
+"""The k-mer network on a tree of prefixes, level by level, or at single prefixes, with hand-written gradients."""
 
-import threading
-import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from scipy import sparse
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from stochflow.core.logspace import masked_log_softmax
-from stochflow.models.engine.layers import Weights, lowered, transposed
+from stochflow.core.torch_kernels import log_softmax_backward
+from stochflow.models.engine.buffers import Array, Buffers, Rows
 from stochflow.models.engine.prefix_layout import Numbers, PrefixTree, climb
+from stochflow.models.evaluation import writes_in_place
 from stochflow.models.kmer_body import PrefixBody
 
-_log_softmax_backward = torch.ops.aten._log_softmax_backward_data.default
-_state = threading.local()
-_MAX_VIEWS = 256  # stretches of nodes whose views are kept: those of a few batch sizes
 
+class EngineEvaluation(ABC):
+    """Body and heads at some nodes, with hand-written gradients in all weights.
 
-@contextmanager
-def gradients_in_place() -> Iterator[None]:
-    """While this lasts, what is written out is added to the `grad` of the weights by itself, not returned to autograd.
-
-    For `Tensor.backward` alone, and for weights that have a `grad`: it saves a copy of all weights.
-    """
-    _state.in_place = True
-    try:
-        yield
-    finally:
-        _state.in_place = False
-
-
-Array = npt.NDArray[Any]
-
-
-class Rows(NamedTuple):
-    """Some consecutive nodes in a workspace.
-
-    Attributes:
-        sums: the first layer, [rows, width].
-        made: the activations, see `trunk`.
-        outputs: the heads side by side, [rows, n].
-        arrays: the last of the activations and the heads as numpy sees them; None where it cannot.
-    """
-
-    sums: Tensor
-    made: list[Tensor]
-    outputs: Tensor
-    arrays: tuple[Array, Array] | None
-
-
-class Workspace:
-    """Weights of a network, and room for what it computes at a number of nodes: used again and again, it costs nothing.
-
-    All levels of a tree stand under each other, so that nothing has to be put together for the gradient.
-
-    Attributes:
-        trunk: weights of the body behind the first layer.
-        heads: W and b of the heads for π, π_B and log F; [n, width] and [n] each.
-        sizes: outputs per head.
-        arrays: the first layer and the heads of all nodes as numpy sees them, where it can.
-        head_arrays: the same for what `read_heads` returns.
-    """
-
-    def __init__(self, body: PrefixBody, heads: list[Tensor], capacity: int) -> None:
-        self.body, self.heads, self.capacity = body, heads, capacity
-        self.trunk = body.trunk_weights
-        self.table, self.start = body.embedding.weight, body.start
-        self.sizes = [len(weight) for weight in heads[::2]]
-        widths = [body.width, *body.activation_widths(), sum(self.sizes)]
-        self._sums, *self._made, self._outputs = (self.start.detach().new_empty(capacity, n) for n in widths)
-        num, like = sum(self.sizes), self.start.detach()
-        self._heads = like.new_empty(num, body.width), like.new_empty(num)
-        self.arrays: tuple[Array, Array] | None = None
-        self.head_arrays: tuple[Array, Array] | None = None
-        if self.start.device.type == "cpu":
-            self.arrays = self._sums.numpy(), self._outputs.numpy()
-            self.head_arrays = self._heads[0].numpy(), self._heads[1].numpy()
-        self._columns: tuple[list[int], list[Tensor]] = [], []
-        self._rows: dict[tuple[int, int], Rows] = {}
-        self._user: weakref.ref[Evaluation] | None = None
-
-    @property
-    def weights(self) -> list[Tensor]:
-        """All that a gradient is wanted for."""
-        return [self.table, self.start, *self.trunk, *self.heads]
-
-    @property
-    def free(self) -> bool:
-        """True when nobody needs what is written here any more."""
-        return self._user is None or self._user() is None
-
-    def lend(self, user: "Evaluation") -> None:
-        self._user = weakref.ref(user)
-
-    def read_heads(self) -> tuple[Tensor, Tensor]:
-        """W and b of all heads as they are now; [n, width], [n]."""
-        weight, bias = self._heads
-        if self.head_arrays is None:
-            torch.cat(self.heads[::2], out=weight)
-            torch.cat(self.heads[1::2], out=bias)
-        else:  # by numpy, in a fraction of the time
-            for number, (first, last) in enumerate(pairwise(accumulate(self.sizes, initial=0))):
-                self.head_arrays[0][first:last] = self.heads[2 * number].detach().numpy()
-                self.head_arrays[1][first:last] = self.heads[2 * number + 1].detach().numpy()
-        return weight, bias
-
-    def read_trunk(self) -> tuple[Weights, Weights]:
-        """What `PrefixBody.add_gradients` and `PrefixBody.activations` read, as it is now."""
-        if self.body.precision is not None:
-            weights = lowered(self.trunk, self.body.precision)
-            return weights, transposed(weights)
-        places = [weight.data_ptr() for weight in self.trunk]
-        if places != self._columns[0]:  # an optimiser has taken the weights elsewhere
-            self._columns = places, transposed(self.trunk)
-        return self.trunk, self._columns[1]
-
-    def rows(self, first: int, last: int) -> Rows:
-        """The nodes from one to before another."""
-        if (first, last) not in self._rows:
-            if len(self._rows) >= _MAX_VIEWS:
-                self._rows.clear()
-            buffers, num = (self._sums, *self._made, self._outputs), last - first
-            sums, *made, outputs = (buffer.narrow(0, first, num) for buffer in buffers)
-            arrays = None if self.arrays is None else (made[-1].numpy(), outputs.numpy())
-            self._rows[first, last] = Rows(sums, made, outputs, arrays)
-        return self._rows[first, last]
-
-    def __deepcopy__(self, memo: object) -> None:
-        """A copy of a network has its own weights and makes its own room."""
-
-
-class Evaluation(ABC):
-    """Body and heads at some nodes of a workspace, with the gradient in all weights written out.
-
-    It holds for the weights as they are: after an update nothing of it is true any more. All but `heads` is to be
+    It holds for the weights as they are: once a gradient was taken, `is_current` is False. All but `heads` is to be
     called without autograd.
     """
 
-    def __init__(self, space: Workspace) -> None:
-        """Nothing is evaluated yet; the space is lent until this is gone."""
+    def __init__(self, space: Buffers) -> None:
+        """Nothing is evaluated yet; the buffers belong to this evaluation while it exists."""
         self._space, self._body = space, space.body
         space.lend(self)
+        self._version = space.version.number
         self._head_weight, self._head_bias = space.read_heads()
         self._trunk, self._trunk_columns = space.read_trunk()
 
     @abstractmethod
     def row_outputs(self) -> Tensor:
         """The heads at every row side by side, without gradient, [..., n]."""
+
+    def rows(self) -> Array:
+        """The same as numpy sees them."""
+        return self.row_outputs().cpu().numpy()
 
     @abstractmethod
     def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
@@ -169,8 +53,14 @@ class Evaluation(ABC):
         """
         return _Heads.apply(self, allowed, log_completions, *self._space.weights)  # type: ignore[no-untyped-call]  # torch
 
-    def pull(self, rows: Tensor) -> None:
-        """Add the gradient in all weights that follows from that in `row_outputs`, [..., n], to what they have."""
+    @property
+    def is_current(self) -> bool:
+        """True while no gradient was taken since this evaluation began, so that the weights are the same."""
+        return self._version == self._space.version.number
+
+    def add_gradients(self, rows: Tensor) -> None:
+        """Add the gradient in all weights that follows from that in `row_outputs`, [..., n], to their `grad`."""
+        self._space.version.number += 1
         into = []
         for weight in self._space.weights:
             if weight.grad is None:
@@ -186,9 +76,10 @@ class Evaluation(ABC):
 
     def gradients(self, rows: Tensor) -> list[Tensor] | None:
         """The gradient in all weights from that in `row_outputs`; None if it was added to what the weights have."""
-        if getattr(_state, "in_place", False) and all(weight.grad is not None for weight in self._space.weights):
-            self.pull(rows)
+        if writes_in_place() and all(weight.grad is not None for weight in self._space.weights):
+            self.add_gradients(rows)
             return None
+        self._space.version.number += 1
         into = [torch.zeros_like(weight) for weight in self._space.weights]
         self._add_gradients(rows, into)
         return into
@@ -230,18 +121,18 @@ class Evaluation(ABC):
         return torch.from_numpy(np.dot(heads, head_arrays[0]))
 
 
-class Recorder(Evaluation):
+class PrefixEvaluation(EngineEvaluation):
     """Evaluates the nodes of a tree, level by level, and keeps what was computed for the gradient.
 
     Attributes:
         tree: whose nodes are evaluated; somebody else lets it grow.
     """
 
-    def __init__(self, space: Workspace, tree: PrefixTree, num_complete: int = 0) -> None:
+    def __init__(self, space: Buffers, tree: PrefixTree, num_complete: int = 0) -> None:
         """The first levels of the tree are there, but nothing of them is evaluated yet.
 
         Args:
-            space: with room for `num_nodes`.
+            space: with a capacity of `num_nodes`.
             num_complete: levels after the first that hold all prefixes there are.
         """
         super().__init__(space)
@@ -264,11 +155,6 @@ class Recorder(Evaluation):
         """The most nodes that a tree can come to have."""
         complete = sum(tree.num_tokens**depth for depth in range(1 + num_complete))
         return max(tree.sizes[0], complete) + (body.length - num_complete) * tree.batch_size
-
-    @property
-    def readable(self) -> bool:
-        """True where numpy can read what was computed."""
-        return self._space.arrays is not None
 
     @property
     def needs_growth(self) -> bool:
@@ -314,6 +200,13 @@ class Recorder(Evaluation):
             self._levels.append(outputs[starts[level] - first : starts[level + 1] - first])
         self.num_levels = self._num_grown
 
+    def covers(self, tokens: Tensor) -> bool:
+        """True when this is the network as it is now, on finished rows that are just these, [batch, time]."""
+        tree = self.tree
+        if not self.is_current or tree.batch_size != len(tokens) or tree.depth != tokens.shape[1]:
+            return False
+        return tree.has_rows(tokens)
+
     def logits(self) -> Array:
         """Of π at every row on the last level of the tree, without gradient, [batch, K]."""
         tree = self.tree
@@ -322,7 +215,7 @@ class Recorder(Evaluation):
 
     def rows(self) -> Array:
         """The heads at every row on all evaluated levels side by side, without gradient, [batch, levels, n]."""
-        return self.outputs().numpy().take(self.tree.nodes(self.num_levels), axis=0)
+        return self.outputs().cpu().numpy().take(self.tree.nodes(self.num_levels), axis=0)
 
     def row_outputs(self) -> Tensor:
         nodes = self.tree.tensor(self.tree.nodes(self.num_levels))
@@ -339,73 +232,25 @@ class Recorder(Evaluation):
         climb(self._add_behind_sums(grad, self._space.rows(0, num), into), self._indices, self.tree, into[0], into[1])
 
 
-class StateRecorder(Evaluation):
-    """Evaluates prefixes of any depth that stand for themselves, where numpy can read the weights."""
-
-    def __init__(self, space: Workspace, bags: sparse.csr_matrix) -> None:
-        """All of them at once.
-
-        Args:
-            space: with room for them.
-            bags: which embeddings add up to each, see `PrefixBody.bags`.
-        """
-        super().__init__(space)
-        self._bags = bags
-        sums = bags @ space.table.detach().numpy()
-        sums += space.start.detach().numpy()
-        self._rows = space.rows(0, len(sums))._replace(sums=torch.from_numpy(sums))
-        self._evaluate(self._rows)
-
-    def row_outputs(self) -> Tensor:
-        return self._rows.outputs
-
-    def rows(self) -> Array:
-        """The heads at every prefix side by side, without gradient, [rows, n]."""
-        return self.row_outputs().numpy()
-
-    def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
-        sums = self._add_behind_sums(rows, self._rows, into)
-        into[0].add_(torch.from_numpy(self._bags.T @ sums.numpy()))
-        into[1].add_(sums.sum(dim=0))
-
-
-class WrittenLoss(float):
-    """A loss whose gradient in the heads is known already; autograd has no part in it."""
-
-    _recorder: Evaluation
-    _grad: Tensor
-
-    @classmethod
-    def of(cls, value: float, recorder: Evaluation, grad: Tensor) -> "WrittenLoss":
-        """A loss of this value, whose gradient in `recorder.row_outputs` is known, [..., n]."""
-        loss = cls(value)
-        loss._recorder, loss._grad = recorder, grad
-        return loss
-
-    def backward(self) -> None:
-        """Add the gradient in all weights to what they have."""
-        self._recorder.pull(self._grad)
-
-
 class _Heads(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, recorder: Evaluation, allowed: Tensor | None, log_completions: Tensor, *weights: Tensor
+        ctx: Any, evaluation: EngineEvaluation, allowed: Tensor | None, log_completions: Tensor, *weights: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         ctx.set_materialize_grads(False)
-        rows = recorder.row_outputs()
-        policy, backward, flow = recorder.split(rows)
+        rows = evaluation.row_outputs()
+        policy, backward, flow = evaluation.split(rows)
         log_policy, log_backward = masked_log_softmax(policy, allowed), torch.log_softmax(backward, dim=-1)
         # other views of the same numbers: what is returned would hold on to itself
         ctx.normalised = log_policy.detach(), log_backward.detach()
-        ctx.recorder, ctx.allowed, ctx.shape, ctx.num_weights = recorder, allowed, rows.shape, len(weights)
+        ctx.evaluation, ctx.allowed, ctx.shape, ctx.num_weights = evaluation, allowed, rows.shape, len(weights)
         return log_policy, log_backward, flow + log_completions
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         rows = ctx.normalised[0].new_zeros(ctx.shape)
-        policy, backward, flow = ctx.recorder.split(rows)
+        policy, backward, flow = ctx.evaluation.split(rows)
         if grads[2] is not None:
             flow.copy_(grads[2])
         for number, (part, log_probs) in enumerate(zip((policy, backward), ctx.normalised, strict=True)):
@@ -413,8 +258,8 @@ class _Heads(torch.autograd.Function):
             if grad is not None:
                 if number == 0 and ctx.allowed is not None:
                     grad = grad.masked_fill(~ctx.allowed, 0.0)
-                part.copy_(_log_softmax_backward(grad, log_probs, -1, log_probs.dtype))
-        return None, None, None, *_returned(ctx.recorder.gradients(rows), ctx.num_weights)
+                part.copy_(log_softmax_backward(grad, log_probs))
+        return None, None, None, *_returned(ctx.evaluation.gradients(rows), ctx.num_weights)
 
 
 def _returned(gradients: list[Tensor] | None, num: int) -> list[Tensor | None]:

@@ -115,6 +115,11 @@ class PrefixTree:
                 return self._append(nodes // self.num_tokens, rows, following, len(nodes))
         return self._append(which, self._all, self._all, batch_size)
 
+    def has_rows(self, tokens: Tensor) -> bool:
+        """True when the rows so far are these, [batch, depth]."""
+        rows = tokens.cpu().numpy()
+        return all(bool((column == rows[:, place]).all()) for place, column in enumerate(self._columns))
+
     def at_rows(self, values: Tensor) -> Tensor:
         """Values of the nodes of the last level at the rows; [num_nodes, n] → [batch, n]."""
         return values if self.parted else values.index_select(0, self.tensor(self.which[-1]))

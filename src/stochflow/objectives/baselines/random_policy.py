@@ -27,7 +27,7 @@ class UniformIntentions(Objective):
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner = self.learner
         with torch.no_grad():
-            heads = learner.path_heads(fresh, None if learner.environment.is_tree else "learned")
+            heads = learner.evaluate(fresh, None if learner.environment.is_tree else "learned").heads()
         log_marginals = log_marginal(heads.log_policy, learner.log_dynamics(fresh))
         realised = pick(log_marginals, fresh.outcomes.to(learner.device))
         if heads.log_parent is not None:

@@ -56,8 +56,7 @@ def _worse(case: Case) -> Finding | None:
         "bad",
         f"the regret is {regret:.3g} nats, and was {start:.3g} before training",
         "designs that the target rarely wants are made too often, or many that it wants hardly ever",
-        f"{_longer(case)}{without_entropy_terms(case.config)}"
-        + ("" if case.config.method == "sgfn-kl" else ", or use --method sgfn-kl"),
+        f"{_longer(case)}{without_entropy_terms(case.config)}" + _other_method(case),
     )
 
 
@@ -97,7 +96,7 @@ def _far(case: Case) -> Finding | None:
         f"the regret is {regret:.3g} nats of {start:.3g} before training",
         f"the policy has come {max(1.0 - regret / start, 0.0):.0%} of the way to the best that this noise allows"
         + (", and a method that is blind to noise cannot come closer by training longer" if blind else ""),
-        "use --method sgfn-kl" if case.config.method != "sgfn-kl" else _longer(case),
+        "use --method sgfn-kl" if _other_method(case) else _longer(case),
     )
 
 
@@ -155,7 +154,7 @@ def _log_z(case: Case) -> Finding | None:
         "bad",
         f"log Z is estimated at {summary.log_z:.3g} and should be {aim:.3g}",
         "the flows do not add up to the rewards, so balance holds somewhere else than at the target",
-        _longer(case) + ("" if case.config.method == "sgfn-kl" else ", or use --method sgfn-kl"),
+        _longer(case) + _other_method(case),
     )
 
 
@@ -204,7 +203,15 @@ def _regrets(case: Case) -> tuple[float | None, float | None]:
     return case.history.start_regret, latest if case.summary is None else case.summary.regret
 
 
+def _other_method(case: Case) -> str:
+    """A better method as the end of a remedy; pre-training has no other."""
+    best = case.config.method == "sgfn-kl" or case.config.objective.record.pretrains
+    return "" if best else ", or use --method sgfn-kl"
+
+
 def _longer(case: Case) -> str:
+    if case.config.objective.record.pretrains:
+        return f"pre-train longer (--steps {4 * case.history.num_steps})"
     done = case.summary.trajectories if case.summary is not None else case.config.budget.trajectories or 32_000
     return f"train longer (--trajectories {4 * done})"
 

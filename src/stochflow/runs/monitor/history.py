@@ -94,12 +94,13 @@ class History:
     def _count(self, window: Window, record: StepRecord) -> None:
         window.num += 1
         self.num_steps += 1
-        score = _number(record, "batch_score") or 0.0
+        known = _number(record, "batch_score")  # none where nothing was sampled
+        score = known or 0.0
         window.score += score
         change = score - self._last_score if self.first_scores else 0.0
         window.change += change * change  # not `** 2`, which raises where the product overflows to infinity
         self._last_score = score
-        self._num_zero += score == 0.0
+        self._num_zero += known == 0.0
         if len(self.first_scores) < NUM_FIRST:
             self.first_scores.append(score)
         loss = _number(record, "loss")

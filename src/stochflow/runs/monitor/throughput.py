@@ -72,9 +72,9 @@ def training_figures(latest: Mapping[str, Any], throughput: Throughput, counted:
 
     Args:
         latest: the newest value of every metric.
-        counted: `trajectories` or `oracle_calls`, whichever the throughput counts.
+        counted: `trajectories`, `oracle_calls` or `step`, whichever the throughput counts.
     """
-    name = counted.replace("_", " ")
+    name = "steps" if counted == "step" else counted.replace("_", " ")
     parts = [f"{int(latest[counted]):,} {name}", *throughput_figures(throughput)]
     parts += [f"loss {latest['loss']:.4f}"] if "loss" in latest else []  # chains take no gradient steps
     parts += [f"E[score] {latest['mean_score']:.3f}"] if "mean_score" in latest else []

@@ -1,4 +1,4 @@
-"""The cache on disk: what was paid for is there, whoever looks."""
+"""The cache on disk: scores are durable, shared between runs, and verified."""
 
 import sqlite3
 from pathlib import Path

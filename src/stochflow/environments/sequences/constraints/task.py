@@ -99,7 +99,16 @@ class PrefixMask:
 
 
 class ConstrainedTask(WrappedTask):
-    """A task under constraints. Infeasible designs score zero and are never sent to an oracle."""
+    """A task under constraints. Infeasible designs score zero and are never sent to an oracle.
+
+    >>> from stochflow.environments.sequences.bits import BitSequences
+    >>> task = ConstrainedTask(BitSequences(8, 1), ConstraintConfig(forbid=["11"]))
+    >>> tokens = task.alphabet.encode(["00000000", "00110000"])
+    >>> task.feasible(tokens)
+    tensor([ True, False])
+    >>> task.score(tokens)
+    tensor([2.7183, 0.0000], dtype=torch.float64)
+    """
 
     def __init__(self, task: Task, config: ConstraintConfig) -> None:
         super().__init__(task)

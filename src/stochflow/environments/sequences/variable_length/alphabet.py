@@ -14,7 +14,15 @@ from stochflow.environments.sequences.variable_length.rules import LengthRules
 
 @dataclass(frozen=True)
 class StopAlphabet(Alphabet):
-    """Letters, the stop, and the tokens of edits: a gap and doubled letters. `decode` gives the string of a history."""
+    """Letters, the stop, and the tokens of edits: a gap and doubled letters. `decode` gives the string of a history.
+
+    >>> alphabet = StopAlphabet("AB", LengthRules(num_letters=2, min_length=1, max_length=3))
+    >>> alphabet.encode(["B", "ABA"])
+    tensor([[1, 2, 2],
+            [0, 1, 0]])
+    >>> alphabet.decode(alphabet.encode(["B", "ABA"]))
+    ['B', 'ABA']
+    """
 
     rules: LengthRules
 

@@ -30,6 +30,12 @@ class LengthRules:
     doubled. Gap and doubles are outcomes that cannot be intended. A letter may be intended until `max_length` letters
     are written, the stop from `min_length` letters on, and after a stop only the stop.
 
+    >>> rules = LengthRules(num_letters=2, min_length=1, max_length=3, deletion=0.1)
+    >>> rules.stop, rules.num_tokens, rules.num_designs
+    (2, 4, 14)
+    >>> rules.written(torch.tensor([[1, 3, 0]]))  # letter 1, a gap, letter 0
+    tensor([[1, 0, 2, 2]])
+
     Attributes:
         deletion: δ, probability that an intended letter is not written.
         duplication: d, probability that it is written twice.

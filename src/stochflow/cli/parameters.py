@@ -1,0 +1,48 @@
+"""Parameters of commands, made of the table of options."""
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from stochflow.config.methods import METHODS
+from stochflow.config.options import Option
+from stochflow.environments.registry import GRAPHS, TASKS
+
+Command = Callable[..., None]
+# what a shell offers after the option
+_CHOICES: dict[str, Callable[[], list[str]]] = {
+    "task": lambda: [*TASKS, *GRAPHS],
+    "method": lambda: list(METHODS),
+}
+
+
+def takes(*options: Option) -> Callable[[Command], Command]:
+    """Give a command `f(**given)` the parameters of these options, by their names."""
+
+    def decorated(command: Command) -> Command:
+        command.__signature__ = inspect.Signature([_parameter(option) for option in options])  # type: ignore[attr-defined]
+        return command
+
+    return decorated
+
+
+def _parameter(option: Option) -> inspect.Parameter:
+    required = option.default is ...
+    kind = option.kind if required or option.default is not None else option.kind | None
+    shown: dict[str, Any] = {
+        "help": option.help,
+        "metavar": option.metavar,
+        "autocompletion": _CHOICES.get(option.name),
+    }
+    if option.flag == "":
+        info = typer.Argument(**shown)
+    else:
+        info = typer.Option(option.flag or f"--{option.name.replace('_', '-')}", **shown)
+    return inspect.Parameter(
+        option.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if required else option.default,
+        annotation=Annotated[kind, info],
+    )

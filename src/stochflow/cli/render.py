@@ -1,0 +1,173 @@
+"""What the commands print: messages, tables and the line of progress."""
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from stochflow.evaluation.summary import Summary
+    from stochflow.experiments.sweep.compare import Comparison
+    from stochflow.experiments.sweep.results import Standing
+
+console = Console(emoji=False)
+messages = Console(stderr=True, emoji=False)
+
+_LIVE_EVERY, _PLAIN_EVERY = 0.25, 30.0  # seconds between two looks of a progress line
+_MOST_SHOWN = 4000
+_MEDIANS = {"tv": ("TV", 3), "num_modes": ("modes", 0), "cpu_seconds": ("CPU s", 0)}
+
+
+def tell(text: str) -> None:
+    """A sentence on standard error; `escape` what is not ours."""
+    messages.print(text, highlight=False, soft_wrap=True)
+
+
+def say(text: str, style: str = "") -> None:
+    """Text that may come from a stranger's files, on standard output: nothing in it is obeyed."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    console.print(shown, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def plain(text: str) -> str:
+    """On one line and without what a terminal would obey, whatever file it was taken from; not endless either."""
+    shown = "".join(letter if letter.isprintable() else "�" for letter in " ".join(text.split()))
+    return shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
+
+
+def show_warnings() -> None:
+    """Print warnings as sentences on standard error from now on."""
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    tell(f"[yellow]Warning:[/] {escape(plain(str(message)))}")
+
+
+def say_unscored(scored: float) -> None:
+    """Say what share of designs has no score, where there are any."""
+    if scored < 1.0:
+        tell(
+            f"{1.0 - scored:.1%} of the drawn designs were never paid for and have no score (NaN); "
+            "--score-samples asks the oracle for them."
+        )
+
+
+def print_summary(summary: "Summary") -> None:
+    """Every metric of a run, the regret in bold."""
+    from rich.table import Table
+
+    title = f"{summary.task}, {summary.method}, noise {summary.noise}, seed {summary.seed}"
+    table = Table(title=escape(title))
+    table.add_column("metric")
+    table.add_column("value", justify="right")
+    for name, value in summary.model_dump().items():
+        shown = "–" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
+        table.add_row(name, escape(shown), style="bold" if name == "regret" else None)
+    console.print(table)
+
+
+def print_optimum(result: Mapping[str, Any]) -> None:
+    """What `stochflow.exact` has found, as a table."""
+    from rich.table import Table
+
+    title = f"Attainable optimum of {result['task']}, β = {result['beta']:g}, floor {result['floor']:g}"
+    shown = Table(title=escape(title))
+    for heading in ("noise", "min KL (nats)", "TV at that point", r"E\[score]", "log Z"):
+        shown.add_column(heading, justify="right")
+    columns = {"min_kl": 5, "min_tv": 4, "attainable_score": 4, "log_z_true": 4}
+    shown.add_row(escape(str(result["noise"])), *(f"{result[key]:.{digits}f}" for key, digits in columns.items()))
+    console.print(shown)
+    if "infeasible_share" in result:
+        shares = ", ".join(f"{share:.3f}" for share in result["infeasible_share"])
+        console.print(f"Prefixes with a child below the slip floor, by depth: {shares}", highlight=False)
+
+
+def print_comparison(found: "Comparison", out: Path, num_finished: int) -> None:
+    """A table for each task and noise, and where the runs are."""
+    for standing in found.standings:
+        console.print(_standing_table(standing, found))
+        console.print(escape(standing.verdict), highlight=False, soft_wrap=True)
+        console.print()
+    console.print(
+        f"{num_finished} runs in {escape(str(out))} (every run in results.csv and results.parquet)",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _standing_table(standing: "Standing", found: "Comparison") -> "Table":
+    """Methods by median, best first; the winner, if there is one, in bold with a star."""
+    from rich.table import Table
+
+    title = f"{standing.task}, noise {standing.noise}, {found.spec.trajectories:,} trajectories; medians over seeds"
+    table = Table(title=escape(title))
+    table.add_column("method", no_wrap=True)
+    for heading in (standing.metric, standing.interval, *(heading for heading, _ in _MEDIANS.values()), "runs"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    rows = found.frame[(found.frame["task"] == standing.task) & (found.frame["status"] == "finished")]
+    # as text, which every channel of a column becomes as soon as one of them has no number
+    rows = rows[rows["noise"].astype("str") == str(standing.noise)]
+    medians = rows.groupby("method")[list(_MEDIANS)].median()
+    for entry in standing.entries:
+        won = entry.method == standing.winner
+        cells = ["–"] * (2 + len(_MEDIANS))
+        if entry.median is not None:
+            cells = [f"{entry.median:.4f}", f"{entry.low:.4f}–{entry.high:.4f}"]
+            values = medians.loc[entry.method]
+            cells += [
+                f"{values[name]:.{digits}f}" if values.notna()[name] else "–" for name, (_, digits) in _MEDIANS.items()
+            ]
+        name = escape(entry.method) + (" ★" if won else "")
+        table.add_row(name, *cells, f"{entry.runs}/{entry.planned}", style="bold" if won else None)
+    return table
+
+
+@contextmanager
+def progress_line(counted: str) -> Iterator[Any]:
+    """A live line with times, rate, memory, loss and exact figures; where nobody watches, a plain one now and then.
+
+    Args:
+        counted: what the rate is about, `trajectories`, `oracle_calls` or `step`.
+    """
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+    from stochflow.runs.monitor.throughput import Throughput, time_text, training_figures
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=16),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[numbers]}"),
+    )
+    progress = Progress(*columns, console=messages)
+    line = progress.add_task("training", total=1.0, numbers="")
+    latest: dict[str, float] = {}
+    pace, due = Throughput(), 0.0
+
+    def listen(record: dict[str, float], done: float) -> None:
+        nonlocal due
+        latest.update(record)
+        pace.note(done, record[counted])
+        if done < 1.0 and pace.elapsed < due:
+            return
+        due = pace.elapsed + (_LIVE_EVERY if messages.is_terminal else _PLAIN_EVERY)
+        times = f"{time_text(pace.elapsed)} (left {time_text(pace.left)})"
+        numbers = escape("  ".join([times, *training_figures(latest, pace, counted)]))
+        if messages.is_terminal:
+            progress.start()  # only now: an error before the first step leaves no empty bar behind
+            progress.update(line, completed=done, numbers=numbers)
+        else:
+            messages.print(f"training {done:4.0%}  {numbers}", highlight=False, soft_wrap=True)
+
+    try:
+        yield listen
+    finally:
+        if progress.live.is_started:
+            progress.stop()
