@@ -34,7 +34,7 @@ def train(path: Path, **options: Any) -> stochflow.Run:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "_PATIENCE", 0.0)
+    monkeypatch.setattr(runs, "_LOCK_TIMEOUT", 0.0)
 
 
 def while_training(path: Path, do: Callable[[], None], **options: Any) -> None:
