@@ -65,8 +65,8 @@ class MetropolisHastings(Objective):
     noise, uniform slip, DNA synthesis) a realised proposal is as likely as its reverse, so at T = 1 the states settle
     at R/Z exactly; under any other channel only nearly. No gradient is taken.
 
-    The policy that is evaluated is a list of designs to make: a state of the second half is taken uniformly and intended
-    as it is.
+    The policy that is evaluated is a list of designs to make: a state of the second half is taken uniformly and
+    intended as it is.
 
     Attributes:
         states: where the chains are, [num_chains, L].
