@@ -1,0 +1,1 @@
+"""Models of the score, fitted to what was paid for."""

@@ -1,0 +1,92 @@
+"""Distances between letters: Hamming, bits of a word, amino acids by BLOSUM62."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from stochflow.core.errors import DataError
+
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class LetterDistance:
+    """Squared Euclidean distances of points that stand for letters: d(a, b) = scale·|e_a − e_b|².
+
+    exp(−g·Σ_t d(x_t, y_t)) is then a kernel for every g > 0. Embeddings of small integers make all distances exact in
+    float32.
+
+    >>> hamming(3).table
+    tensor([[0., 1., 1.],
+            [1., 0., 1.],
+            [1., 1., 0.]], dtype=torch.float64)
+    >>> hamming(3).between(torch.tensor([[0, 1, 2]]), torch.tensor([[0, 1, 2], [2, 1, 0]]))
+    tensor([[0., 2.]])
+
+    Attributes:
+        embedding: e, float32, [K, num_dimensions].
+        scale: factor of the squared distances.
+    """
+
+    embedding: Tensor
+    scale: float
+
+    @cached_property
+    def table(self) -> Tensor:
+        """d(a, b), float64, [K, K]."""
+        points = self.embedding.double()
+        return self.scale * (points.unsqueeze(1) - points).square().sum(dim=-1)
+
+    @cached_property
+    def mean(self) -> float:
+        """Mean distance of two different letters."""
+        num_tokens = len(self.embedding)
+        return float(self.table.sum()) / max(num_tokens * (num_tokens - 1), 1)
+
+    def points(self, tokens: Tensor) -> Tensor:
+        """Embeddings of whole sequences, float32; [num, L] → [num, L·num_dimensions]."""
+        return self.embedding[tokens].flatten(1)
+
+    def between(self, tokens: Tensor, others: Tensor) -> Tensor:
+        """Σ_t d(x_t, y_t) of all pairs, float32; [num, L] and [num_others, L] → [num, num_others]."""
+        return self.between_points(self.points(tokens), self.points(others))
+
+    def between_points(self, points: Tensor, others: Tensor) -> Tensor:
+        """The same from `points`: |x|² + |y|² − 2·x·y, one product of matrices."""
+        squares, other_squares = (each.square().sum(dim=1) for each in (points, others))
+        distances = torch.addmm(other_squares, points, others.T, beta=self.scale, alpha=-2.0 * self.scale)
+        return distances.add_(self.scale * squares.unsqueeze(1)).clamp_(min=0.0)
+
+
+def hamming(num_tokens: int) -> LetterDistance:
+    """1 between different letters."""
+    return LetterDistance(torch.eye(num_tokens), 0.5)
+
+
+def bit_words(num_tokens: int) -> LetterDistance:
+    """Number of different bits of two tokens, each read as a number.
+
+    >>> bit_words(4).table.int().tolist()
+    [[0, 1, 1, 2], [1, 0, 2, 1], [1, 2, 0, 1], [2, 1, 1, 0]]
+    """
+    shifts = torch.arange(max(num_tokens - 1, 1).bit_length())
+    return LetterDistance((torch.arange(num_tokens).unsqueeze(1) >> shifts & 1).float(), 1.0)
+
+
+def embedded(table: Tensor) -> LetterDistance:
+    """Distances given as a table, by classical scaling; [K, K].
+
+    Raises:
+        DataError: the table is no table of squared Euclidean distances, so that no kernel can be made of it.
+    """
+    table = table.double()
+    if table.ndim != 2 or not torch.equal(table, table.T) or bool((table.diagonal() != 0).any()):
+        raise DataError("letter distances must be a symmetric table with zeros on its diagonal; correct the table")
+    centring = torch.eye(len(table), dtype=torch.float64) - 1.0 / len(table)
+    values, vectors = torch.linalg.eigh(-0.5 * centring @ table @ centring)
+    if float(values.min()) < -_TOLERANCE * float(values.abs().max()):
+        raise DataError("letter distances must be squared Euclidean distances; take smaller powers of them, or Hamming")
+    kept = values > _TOLERANCE * values.abs().max()
+    return LetterDistance((vectors[:, kept] * values[kept].sqrt()).float(), 1.0)
