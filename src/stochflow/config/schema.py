@@ -157,6 +157,7 @@ class ObjectiveConfig(Settings):
     lambda_dynamics: float = Field(0.0, ge=0, description="λ_d, weight of the dynamics loss.")
     lambda_schedule: Literal["constant", "linear"] = Field("linear", description="Keep λ, or lower it to zero.")
     flow_weight: float = Field(0.1, gt=0, description="Weight of the loss that trains log F in the state scope.")
+    imitation_weight: float = Field(0.1, ge=0, description="Weight of KL(π of the plan‖π) in planned objectives.")
 
     @model_validator(mode="after")
     def _gammas_in_range(self) -> "ObjectiveConfig":

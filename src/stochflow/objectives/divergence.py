@@ -52,6 +52,15 @@ def state_kl(log_marginals: Tensor, log_child_flows: Tensor, log_flow: Tensor) -
     return (log_marginals.exp() * gap).sum(dim=-1)
 
 
+def policy_kl(log_planned: Tensor, log_policy: Tensor) -> Tensor:
+    """KL(π*‖π_θ) from a planned policy, whose gradient in the logits is π_θ − π*; [..., A] each → [...].
+
+    >>> policy_kl(torch.tensor([0.5, 0.5]).log(), torch.tensor([0.5, 0.5]).log())
+    tensor(0.)
+    """
+    return (log_planned.exp() * (log_planned - log_policy)).sum(dim=-1)
+
+
 def marginal_balance_residual(log_flow: Tensor, log_marginals: Tensor, log_next_flow: Tensor) -> Tensor:
     """δ_M = log F(s) + log M(s'|s) − log F(s'), the flows' own condition on a tree; any common shape."""
     return log_flow + log_marginals.detach() - log_next_flow

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stochflow.core.logspace import TINY_PROBABILITY
+
 Array = npt.NDArray[Any]
 
 _MANY = 256  # rows of a softmax
@@ -211,6 +213,12 @@ class StateOutputs:
         coefficient = weights * errors
         self.gradient[:, -1] += (2.0 * share) * coefficient
         return float(coefficient @ errors)
+
+    def imitation_loss(self, planned: Array, weights: Array, share: float) -> float:
+        """Σ weight·KL(π*‖π) from planned policies, [rows, K]; adds the gradient of its share in the loss."""
+        self.gradient[:, : self._num_tokens] += share * weights[:, None] * (self._policy - planned)
+        log_planned = np.log(np.maximum(planned, TINY_PROBABILITY))
+        return float(weights @ np.add.reduce(planned * (log_planned - self.log_policy), axis=-1))
 
     def add_grad_policy(self, coefficient: Array) -> None:
         """Add the gradient that follows from that in log π, [rows, K]."""

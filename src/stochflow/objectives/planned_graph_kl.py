@@ -9,7 +9,7 @@ from stochflow.core.logspace import log_marginal, safe_log
 from stochflow.models.base import Sampler
 from stochflow.models.graph_network import GraphSampler
 from stochflow.objectives.base import Objective, Terms
-from stochflow.objectives.divergence import state_kl
+from stochflow.objectives.divergence import policy_kl, state_kl
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.learners import GraphLearner
 from stochflow.objectives.planning.plan_states import draw_states
@@ -20,13 +20,6 @@ _MAX_ROWS = 2**13  # states in one update
 _PLAN_TOLERANCE = 1e-4
 _PLAN_SWEEPS = 64
 _MIN_VISITS = 1e-12
-# KL(M_θ‖T) has no slope left once an intention has been given up; the plan's own policy brings it back
-_IMITATION = 0.1
-
-
-def policy_kl(log_planned: Tensor, log_policy: Tensor) -> Tensor:
-    """KL(π*‖π_θ), which has a slope wherever π_θ is too small; [rows, A] each → [rows]."""
-    return (log_planned.exp() * (log_planned - log_policy)).sum(dim=-1)
 
 
 class PlannedGraphKL(Objective):
@@ -93,7 +86,7 @@ class PlannedGraphKL(Objective):
         backward_loss = self._backward_loss()
         imitation_loss = (weights * policy_kl(plan.log_policy[states].float().to(device), log_policy)).sum()
         config = learner.config.objective
-        loss = divergence + _IMITATION * imitation_loss + config.flow_weight * (flow_loss + backward_loss)
+        loss = divergence + config.imitation_weight * imitation_loss + config.flow_weight * (flow_loss + backward_loss)
         told: dict[str, Tensor] = {}
         if config.lambda_ratio or config.lambda_dynamics:
             entropy = self._entropy(states, weights, log_policy, progress)

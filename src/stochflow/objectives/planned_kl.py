@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,7 +11,7 @@ from stochflow.core.logspace import log_marginal, masked_log_softmax, safe_log
 from stochflow.models.base import Sampler
 from stochflow.models.evaluation import Array, AtPrefixes, ClosedFormLoss, Evaluation, Heads
 from stochflow.objectives.base import ARITHMETIC, Objective, Terms
-from stochflow.objectives.divergence import state_kl
+from stochflow.objectives.divergence import policy_kl, state_kl
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import StateOutputs
@@ -23,9 +24,6 @@ from stochflow.sampling.trajectories import Trajectories
 
 _MAX_ROWS = 2**13  # states in one update, all depths together
 _MAX_ENTRIES = 2**20  # of a table of P̂ per state: four megabytes
-# weight of KL(M of the plan‖M), which has the same minimiser, where there is a stop: no noise leads to it, so a policy
-# that has ruled it out once does not find back by KL(M‖·) alone, whose gradient has vanished
-RECALL = 0.5
 
 
 class PlannedKL(Objective):
@@ -33,6 +31,10 @@ class PlannedKL(Objective):
 
     V of a paid leaf is its log R, of an unpaid leaf the reward model's expectation, of an unvisited prefix the flow
     head. Regret is exactly the sum over depths of this divergence (above its minimum) under the policy's visits.
+
+    The gradient of KL(M_θ‖·) in the logit of an intention is proportional to π_θ(a|s), so an intention that was ruled
+    out early gets none. A small multiple of KL(π of the plan‖π_θ), whose gradient is π_θ − π of the plan, brings it
+    back.
     """
 
     learner: SequenceLearner
@@ -135,18 +137,15 @@ class PlannedKL(Objective):
         log_marginals = self._log_marginals(heads.log_policy, tokens, depths, drawn.sizes)
         divergence = (weights * state_kl(log_marginals, log_targets, torch.zeros_like(weights))).sum()
         flow_loss = (weights * (heads.log_flow - values).square()).sum()
-        loss = divergence + config.flow_weight * flow_loss
-        terms = {"loss": loss, "kl_loss": divergence, "flow_loss": flow_loss}
-        if entropy:
-            found = self._entropy(heads.log_policy, drawn, progress)
-            told = {"log_entropy_ratio": found.log_ratio, "dynamics_loss": found.dynamics}
-            terms |= {"loss": loss + found.penalty, **told}
-        if learner.network.stop is None:
-            return terms
         planned = states.policies[drawn.nodes].float().to(device)
-        log_planned = self._log_marginals(safe_log(planned), tokens, depths, drawn.sizes)
-        recall = (weights * (log_planned.exp() * (log_planned - log_marginals)).sum(dim=-1)).sum()
-        return terms | {"loss": terms["loss"] + RECALL * recall, "recall_loss": recall}
+        imitation_loss = (weights * policy_kl(safe_log(planned), heads.log_policy)).sum()
+        loss = divergence + config.flow_weight * flow_loss + config.imitation_weight * imitation_loss
+        terms = {"loss": loss, "kl_loss": divergence, "flow_loss": flow_loss, "imitation_loss": imitation_loss}
+        if not entropy:
+            return terms
+        found = self._entropy(heads.log_policy, drawn, progress)
+        told = {"log_entropy_ratio": found.log_ratio, "dynamics_loss": found.dynamics}
+        return terms | {"loss": loss + found.penalty, **told}
 
     def _closed_form_terms(
         self,
@@ -164,8 +163,10 @@ class PlannedKL(Objective):
         matrices = learner.log_dynamics_of(drawn.tokens[:1])[0].exp().cpu().numpy()
         divergence = outputs.divergence(matrices, drawn.sizes, states.log_targets.numpy().take(nodes, axis=0), weights)
         flow_loss = outputs.flow_loss(states.values.numpy().take(nodes), weights, config.flow_weight)
-        loss = divergence + config.flow_weight * flow_loss
-        terms = {"kl_loss": divergence, "flow_loss": flow_loss}
+        planned = states.policies.numpy().take(nodes, axis=0).astype(np.float32)
+        imitation_loss = outputs.imitation_loss(planned, weights, config.imitation_weight)
+        loss = divergence + config.flow_weight * flow_loss + config.imitation_weight * imitation_loss
+        terms = {"kl_loss": divergence, "flow_loss": flow_loss, "imitation_loss": imitation_loss}
         if entropy:
             weighs = config.lambda_ratio != 0.0 or config.lambda_dynamics != 0.0
             log_policy = torch.from_numpy(outputs.log_policy).requires_grad_(weighs)
