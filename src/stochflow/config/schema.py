@@ -235,6 +235,25 @@ class PlanConfig(Settings):
     )
 
 
+class ImaginationConfig(Settings):
+    """What is learned from a surrogate of the reward where the plan does not reach (state scope, planned values)."""
+
+    horizon: float = Field(
+        6.0, gt=0, description="Nats of unplanned letters up to which the plan is followed alone; from twice that, not."
+    )
+    updates: int = Field(96, ge=0, description="Updates per training step from the surrogate; 0 switches them off.")
+    rows: int = Field(256, ge=2, le=2**16, description="Designs of one such update.")
+    reverse: float = Field(0.25, ge=0, le=1, description="Share of them by reverse KL on rollouts through P̂.")
+    near: float = Field(0.7, ge=0, le=1, description="Share of a batch that is intended near the best paid designs.")
+    num_chains: int = Field(512, ge=2, le=2**16, description="Metropolis chains on the surrogate.")
+    moves: int = Field(200, ge=0, description="Moves of every chain after a new fit.")
+    num_parents: int = Field(200, ge=1, description="Best paid designs that lie apart and are varied.")
+    niche: float = Field(0.05, ge=0, lt=1, description="How far apart they lie, as a share of the length.")
+    effective_parents: float = Field(20.0, ge=1, description="Parents in effect, however steep the reward is.")
+    mutations: float = Field(1.5, ge=0, description="Letters of a varied design that are drawn anew, on average.")
+    candidates: int = Field(32, ge=1, description="Varied designs among which the surrogate chooses one.")
+
+
 class ExplorationConfig(Settings):
     """How training trajectories differ from the policy's own; never used in evaluation."""
 
@@ -339,6 +358,7 @@ class Config(Settings):
     dynamics: DynamicsConfig = Field(default_factory=DynamicsConfig)
     objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
     plan: PlanConfig = Field(default_factory=PlanConfig)
+    imagination: ImaginationConfig = Field(default_factory=ImaginationConfig)
     pretraining: PretrainingConfig = Field(default_factory=PretrainingConfig)
     rl: RLConfig = Field(default_factory=RLConfig)
     chains: ChainConfig = Field(default_factory=ChainConfig)

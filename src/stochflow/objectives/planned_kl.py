@@ -13,9 +13,10 @@ from stochflow.models.evaluation import Array, AtPrefixes, ClosedFormLoss, Evalu
 from stochflow.objectives.base import ARITHMETIC, Objective, Terms
 from stochflow.objectives.divergence import policy_kl, state_kl
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
+from stochflow.objectives.imagined_kl import ImaginedKL, with_prefix
 from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import StateOutputs
-from stochflow.objectives.planning.plan import Plan, make_plan
+from stochflow.objectives.planning.plan import Plan, make_plan, unplanned_nats
 from stochflow.objectives.planning.plan_states import DrawnStates, PlannedStates
 from stochflow.objectives.planning.reward_model import RewardModel
 from stochflow.sampling.prefix_trie import PrefixTrie
@@ -49,6 +50,8 @@ class PlannedKL(Objective):
         self._states: PlannedStates | None = None  # those of the plan, when somebody has asked for them
         self._planned_at = 0.0
         self._num_planned = 0
+        self.planned_share = 1.0
+        self.imagined = ImaginedKL(learner)
 
     @property
     def reward_mean(self) -> str:
@@ -56,10 +59,11 @@ class PlannedKL(Objective):
         return ARITHMETIC
 
     def sampler(self, batch_size: int) -> Sampler:
-        network_sampler = self.learner.network.sampler(batch_size)
-        if not self.behaviour_policies:
-            return network_sampler
-        return PlanSampler(self.trie, self.behaviour_policies, network_sampler, batch_size)
+        sampler = self.learner.network.sampler(batch_size)
+        if self.behaviour_policies and self.planned_share > 0.0:
+            sampler = PlanSampler(self.trie, self.behaviour_policies, sampler, batch_size)
+        near = int((1.0 - self.planned_share) * self.learner.config.imagination.near * batch_size)
+        return self.imagined.sampler(near, sampler) if near else sampler
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         self.learner.memory.settle()  # every batch for itself: plans refer to prefixes by number
@@ -68,7 +72,8 @@ class PlannedKL(Objective):
             self._planned_at = progress
         config = self.learner.config
         weighs = config.objective.lambda_ratio != 0.0 or config.objective.lambda_dynamics != 0.0
-        for left in range(config.optimiser.updates - 1, -1, -1):
+        yield from self.imagined.updates(round((1.0 - self.planned_share) * config.imagination.updates))
+        for left in range(round(self.planned_share * config.optimiser.updates) - 1, -1, -1):
             # where the entropy has no weight it is only told, and once a step is enough
             yield self.terms(progress, entropy=weighs or left == 0)
 
@@ -93,6 +98,18 @@ class PlannedKL(Objective):
         eager = make_plan(self.trie, log_rewards - bonus, *world)
         self.behaviour_policies = eager.policies
         self._num_planned = len(memory)
+        self._share_out(unplanned_nats(self.plan, self.trie.num_tokens))
+
+    def _share_out(self, unplanned: float) -> None:
+        """How much is learned from the plan, and how much from a surrogate where the plan rests on the flow head.
+
+        The flow head is fitted to plans that are made of its own values, so a plan is only as good as it covers what it
+        plans: all of it up to `horizon` unplanned nats, none from twice as many on.
+        """
+        config = self.learner.config.imagination
+        self.planned_share = min(1.0, max(0.0, 2.0 - unplanned / config.horizon)) if config.updates else 1.0
+        if self.planned_share < 1.0:
+            self.imagined.refresh()
 
     def _fit_reward_model(self) -> None:
         """Learn from the paid scores; what breaks a constraint is known to score zero and would only confuse."""
@@ -130,7 +147,7 @@ class PlannedKL(Objective):
         entropy: bool,
     ) -> Terms:
         """What `terms` says, by autograd."""
-        learner, config, device = self.learner, self.learner.config.objective, self.learner.device
+        config, device = self.learner.config.objective, self.learner.device
         tokens, depths, weights = (column.to(device) for column in (drawn.tokens, drawn.depths, drawn.weights))
         log_targets, values = states.log_targets[drawn.nodes].to(device), states.values[drawn.nodes].to(device)
         heads = evaluation.heads()
@@ -197,6 +214,9 @@ class PlannedKL(Objective):
         if self.plan is not None:
             levels = {"behaviour": self.behaviour_policies, **vars(self.plan)}
             state |= {f"{name}.{t}": level for name, tensors in levels.items() for t, level in enumerate(tensors)}
+        if self.planned_share < 1.0:
+            state |= {f"imagined.{name}": value for name, value in self.imagined.state_dict().items()}
+            state["planned_share"] = torch.tensor(self.planned_share, dtype=torch.float64)
         return state if self._chosen is None else state | {"chosen": self._chosen}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -205,6 +225,9 @@ class PlannedKL(Objective):
         model.mean, model.spread, num_fitted, self._planned_at, num_planned = state["numbers"].tolist()
         model.num_fitted, self._num_planned = int(num_fitted), int(num_planned)
         self._choose(state.get("chosen"))
+        if "planned_share" in state:
+            self.planned_share = float(state["planned_share"])
+            self.imagined.load_state_dict(with_prefix(state, "imagined."))
         if "behaviour.0" in state:
             length = self.trie.length
 

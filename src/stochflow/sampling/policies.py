@@ -166,6 +166,25 @@ class OpenLoopSampler:
         self._depth += 1
 
 
+class DesignsFirst:
+    """Intends given designs in the first rows, blind to what comes, and what another sampler says in the others."""
+
+    def __init__(self, designs: Tensor, num_tokens: int, rest: Sampler) -> None:
+        self._num, self._designs, self._rest = len(designs), OpenLoopSampler(designs, num_tokens), rest
+
+    def log_policy(self) -> Array:
+        log_policy = self._rest.log_policy().copy()
+        log_policy[: self._num] = self._designs.log_policy()
+        return log_policy
+
+    def allowed(self) -> Tensor | None:
+        return self._rest.allowed()
+
+    def advance(self, outcomes: Array) -> None:
+        self._designs.advance(outcomes)
+        self._rest.advance(outcomes)
+
+
 def policy_of(network: FlowModel) -> Policy:
     """The policy that a network stands for."""
     if isinstance(network, FlowNetwork):

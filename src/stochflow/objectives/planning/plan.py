@@ -1,5 +1,6 @@
 """Soft values of all visited prefixes, from the leaves up."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -79,3 +80,12 @@ def make_plan(
         reached[children[children >= 0]] = passing[children >= 0]
         visits.append(reached)
     return Plan(child_values, [level.values for level in levels], [level.policies for level in levels], visits)
+
+
+def unplanned_nats(plan: Plan, num_tokens: int) -> float:
+    """Expected log-number of completions that the plan knows nothing of: log K per letter after the trie is left.
+
+    Zero where the policy of the plan ends in leaves of the trie, L·log K where nothing was visited. Values of prefixes
+    outside the trie are the flow head's, so this is how much of the plan rests on it.
+    """
+    return math.log(num_tokens) * sum(1.0 - float(level.sum()) for level in plan.visits[1:])

@@ -1,0 +1,171 @@
+"""KL to the reward of a surrogate: forward on designs of chains, reverse on rollouts through P̂. Nothing is paid for."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from stochflow.core.logspace import log_marginal
+from stochflow.environments.base import Episodes, Ints, Streams
+from stochflow.environments.sequences.environment import SequenceEnvironment
+from stochflow.models.base import Sampler
+from stochflow.models.evaluation import AlongPaths, Array, ClosedFormLoss
+from stochflow.objectives.base import Terms
+from stochflow.objectives.learners import SequenceLearner
+from stochflow.objectives.path_gradients import PathOutputs, log_sum, silent
+from stochflow.objectives.path_terms import pick
+from stochflow.objectives.planning.surrogate_chains import SurrogateChains
+from stochflow.sampling.policies import DesignsFirst
+from stochflow.sampling.rollout import rollout
+from stochflow.surrogates.gaussian_process import GaussianProcess
+
+_VALUE_WEIGHT = 0.01
+
+
+class BelievedEpisodes(Episodes):
+    """Letters through P̂ instead of the world."""
+
+    def __init__(self, matrices: Array, uniform: Array) -> None:
+        """P̂(b|a) of every position, [L, K, K], and one random number per step, [L, batch]."""
+        self._cumulative, self._uniform = matrices.cumsum(axis=-1), uniform
+
+    def step(self, intentions: Ints, time: int) -> Ints:
+        rows = self._cumulative[time][intentions]
+        found: Ints = (rows[:, :-1] < self._uniform[time][:, None]).sum(axis=-1)
+        return found
+
+
+class BelievedEnvironment(SequenceEnvironment):
+    """The learner's environment with P̂ in place of the channel, for rollouts that cost nothing."""
+
+    def __init__(self, environment: SequenceEnvironment, matrices: Array) -> None:
+        super().__init__(environment.task, environment.channel)
+        self._matrices = matrices
+
+    def begin(self, num: int, streams: Streams) -> Episodes:
+        uniform = torch.rand(self.max_steps, num, generator=streams["channel"], dtype=torch.float64)
+        return BelievedEpisodes(self._matrices, uniform.numpy())
+
+
+class ImaginedKL:
+    """Losses on designs that a surrogate has scored, and which designs to pay for next.
+
+    Forward KL, −E[log P_π(x)] over designs drawn from the surrogate's R/Z, keeps all their modes; reverse KL,
+    E_π[log P_π(x) − log R(x)] over rollouts through P̂, is the divergence that counts, and sharpens them. Both integrate
+    the intention out: log P_π(x) = Σ_t log M(x_t|s_t).
+    """
+
+    def __init__(self, learner: SequenceLearner) -> None:
+        num_tokens, length = learner.network.num_tokens, learner.network.length
+        self._learner, self._config = learner, learner.config.imagination
+        self.surrogate = GaussianProcess(num_tokens, length, transform="log")
+        self.chains = SurrogateChains(self._config, num_tokens, length)
+        self._best = 0.0
+
+    def refresh(self) -> None:
+        """Fit the surrogate to all paid scores and let the chains walk on it."""
+        paid, mask = self._learner.memory.designs, self._learner.network.mask
+        sequences, scores = paid.sequences, paid.scores
+        if mask is not None and bool((feasible := mask.alive(sequences)).any()):
+            sequences, scores = sequences[feasible], scores[feasible]
+        self.surrogate.fit(sequences, scores)
+        self._best = float(scores.max())
+        log_rewards = self._learner.reward.log_reward(scores)
+        self.chains.refresh(sequences, log_rewards, self.log_reward, self._generator)
+
+    def log_reward(self, tokens: Tensor) -> Tensor:
+        """log R of the predicted scores, none better than the best that was paid for; [n, L] → [n]."""
+        learner = self._learner
+        scores = self.surrogate.predict_mean(learner.memory.canonical(tokens)).clamp(0.0, self._best)
+        log_rewards = learner.log_rewards_of(tokens, scores)
+        if learner.network.mask is None:
+            return log_rewards
+        return torch.where(learner.network.mask.alive(tokens), log_rewards, math.log(learner.reward.floor))
+
+    def updates(self, num: int) -> Iterator[Terms]:
+        """Terms of so many updates; reverse KL in its share of them."""
+        share, rows = self._config.reverse, self._config.rows
+        for update in range(num):
+            if int((update + 1) * share) > int(update * share):
+                yield self.reverse_terms(rows // 2)
+            else:
+                yield self.forward_terms(self.chains.draw(rows, self._generator))
+
+    def sampler(self, num_near: int, rest: Sampler) -> Sampler:
+        """Intends designs near the best paid ones in the first rows, and what `rest` says in the others."""
+        designs = self.chains.near_parents(num_near, self.log_reward, self._generator)
+        return DesignsFirst(designs, self._learner.network.num_tokens, rest)
+
+    @property
+    def _generator(self) -> torch.Generator:
+        return self._learner.generators["replay"]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        parts = {"surrogate": self.surrogate, "chains": self.chains}
+        state = {f"{part}.{name}": value for part, owner in parts.items() for name, value in owner.state_dict().items()}
+        return state | {"best": torch.tensor(self._best, dtype=torch.float64)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.surrogate.load_state_dict(with_prefix(state, "surrogate."))
+        self.chains.load_state_dict(with_prefix(state, "chains."))
+        self._best = float(state["best"])
+
+    def forward_terms(self, designs: Tensor) -> Terms:
+        """Forward KL, up to the entropy of the designs, [n, L]."""
+        learner = self._learner
+        evaluation = learner.network.evaluate(AlongPaths(designs, torch.ones_like(designs, dtype=torch.bool)))
+        if learner.network.mask is not None:
+            log_policy = evaluation.heads().log_policy
+            log_marginals = log_marginal(log_policy, learner.log_dynamics_of(designs))
+            loss = -pick(log_marginals, designs.to(learner.device)).sum(dim=-1).mean()
+            return {"loss": loss, "forward_kl_loss": loss.detach()}
+        outputs = PathOutputs(evaluation.outputs(), learner.network.num_tokens, designs.shape[1])
+        log_marginals, choice = self._marginals(outputs, designs)
+        coefficient = np.full_like(log_marginals, -1.0 / len(designs))
+        outputs.add_grad_forward(coefficient, choice)
+        loss = float((coefficient * log_marginals).sum())
+        return {"loss": ClosedFormLoss.of(loss, evaluation, outputs.gradient), "forward_kl_loss": loss}
+
+    def reverse_terms(self, num: int) -> Terms:
+        """Reverse KL by the policy gradient with log F as baseline, on so many rollouts through P̂.
+
+        What remains after step t is G_t = log R(x) − Σ_{u ≥ t} log M(x_u|s_u); its mean is the soft value of s_t, which
+        the flow head learns, and G_t − log F(s_t) weighs the gradient of log M(x_t|s_t).
+        """
+        learner = self._learner
+        matrices = learner.log_dynamics_of(torch.zeros(1, learner.network.length, dtype=torch.int64))[0].exp()
+        world = BelievedEnvironment(learner.environment, matrices.double().cpu().numpy())
+        sampler = learner.network.recording_sampler(num)
+        streams = {"policy": self._generator, "channel": self._generator}
+        walk = rollout(world, sampler, num, streams, with_log_behaviour=False)
+        evaluation = learner.network.evaluate(AlongPaths(walk.outcomes, walk.valid))
+        outputs = PathOutputs(evaluation.outputs(), learner.network.num_tokens, walk.outcomes.shape[1])
+        log_marginals, choice = self._marginals(outputs, walk.outcomes)
+        log_rewards = self.log_reward(walk.outcomes).float().numpy()
+        to_go = log_rewards[:, None] - np.cumsum(log_marginals[:, ::-1], axis=1)[:, ::-1]
+        gains = to_go - outputs.log_flow
+        errors = -gains
+        gains = gains - gains.mean(axis=0)
+        gains /= max(float(gains.std()), 1.0)
+        outputs.add_grad_forward(-gains / num, choice)
+        outputs.add_grad_flow((2.0 * _VALUE_WEIGHT / errors.size) * errors)
+        residual = to_go[:, 0]
+        return {
+            "loss": ClosedFormLoss.of(-float(residual.mean()), evaluation, outputs.gradient),
+            "imagined_j": float(residual.mean()),
+        }
+
+    @silent()
+    def _marginals(self, outputs: PathOutputs, outcomes: Tensor) -> tuple[Array, Array]:
+        """log M(x_t|s_t), [n, L], and the posterior of the intention given what came, [n, L, K]."""
+        log_matrices = self._learner.log_dynamics_of(outcomes).cpu().numpy()
+        joint = outputs.log_policy + outputs.log_likelihood(log_matrices, outcomes.numpy())
+        log_marginals = log_sum(joint)
+        return log_marginals, np.exp(joint - log_marginals[..., None])
+
+
+def with_prefix(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The part of a state whose names begin like this, without it."""
+    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}

@@ -1,0 +1,148 @@
+"""Metropolis chains on a surrogate of log R, and designs near the best paid ones: what can be had without paying."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from stochflow.config.schema import ImaginationConfig
+
+LogReward = Callable[[Tensor], Tensor]
+
+_MAX_CANDIDATES = 2**15  # designs that the surrogate scores at once when parents are varied
+_KEPT = ("states", "visited", "parents", "weights")
+
+
+def distinct_elites(sequences: Tensor, scores: Tensor, num: int, distance: int) -> Tensor:
+    """The best designs that lie apart, best first: each is further than `distance` letters from all before it.
+
+    Greedy, one vectorised comparison per elite; [n, L], [n] → indices, at most `num`.
+
+    >>> designs = torch.tensor([[0, 0, 0], [0, 0, 1], [1, 1, 1]])
+    >>> distinct_elites(designs, torch.tensor([3.0, 2.0, 1.0]), num=2, distance=1)
+    tensor([0, 2])
+    """
+    order = scores.argsort(descending=True, stable=True)
+    ranked = sequences[order]
+    free, chosen = torch.ones(len(order), dtype=torch.bool), []
+    while len(chosen) < num and bool(free.any()):
+        best = int(free.int().argmax())
+        chosen.append(best)
+        free &= (ranked != ranked[best]).sum(dim=-1) > distance
+    return order[torch.tensor(chosen, dtype=torch.int64)]
+
+
+def tempered_weights(log_rewards: Tensor, effective: float) -> Tensor:
+    """softmax(h·log R) with the largest h ≤ 1 whose perplexity exp(H) is at least `effective`; [n] → [n].
+
+    One rule for rewards of any steepness: the better a design the more often it is a parent, but never fewer than so
+    many parents in effect. Found by bisection, since the perplexity falls as h grows.
+
+    >>> tempered_weights(torch.tensor([0.0, -1000.0]), effective=2.0)
+    tensor([0.5000, 0.5000])
+    """
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        heat = (low + high) / 2
+        log_weights = torch.log_softmax(heat * log_rewards, dim=0)
+        perplexity = math.exp(-float((log_weights.exp() * log_weights).sum()))
+        low, high = (heat, high) if perplexity >= min(effective, len(log_rewards)) else (low, heat)
+    return torch.softmax(low * log_rewards, dim=0)
+
+
+def crossed(first: Tensor, second: Tensor, generator: torch.Generator) -> Tensor:
+    """Each pair of parents cut at one random place and joined, in one half of the rows; the first parent elsewhere.
+
+    [n, L] twice → [n, L].
+    """
+    num, length = first.shape
+    cuts = torch.randint(1, max(length, 2), (num, 1), generator=generator)
+    cut = torch.rand(num, 1, generator=generator) < 0.5
+    return torch.where(cut & (torch.arange(length) >= cuts), second, first)
+
+
+def mutated(sequences: Tensor, num_tokens: int, rate: float, generator: torch.Generator) -> Tensor:
+    """Every letter replaced by a uniformly drawn one with probability `rate`; [n, L] → [n, L]."""
+    replaced = torch.rand(sequences.shape, generator=generator) < rate
+    return torch.where(replaced, torch.randint(num_tokens, sequences.shape, generator=generator), sequences)
+
+
+class SurrogateChains:
+    """Metropolis chains whose target is the surrogate's reward, and the paid designs that they begin at.
+
+    Attributes:
+        states: where the chains are, [num_chains, L]; empty before the first `refresh`.
+        visited: where they have been since the last `refresh`, [num_kept, L].
+        parents: paid designs that lie apart, best first, [num_parents, L].
+        weights: how often each of them is a parent, float64, [num_parents].
+    """
+
+    def __init__(self, config: ImaginationConfig, num_tokens: int, length: int) -> None:
+        self._config, self._num_tokens, self._length = config, num_tokens, length
+        self.states = self.visited = self.parents = torch.empty(0, length, dtype=torch.int64)
+        self.weights = torch.empty(0, dtype=torch.float64)
+
+    def refresh(
+        self, sequences: Tensor, log_rewards: Tensor, log_reward: LogReward, generator: torch.Generator
+    ) -> None:
+        """Choose parents among the paid designs and let the chains walk under a new surrogate.
+
+        Args:
+            sequences: paid designs, [n, L].
+            log_rewards: log R of them, [n].
+            log_reward: the surrogate's, [m, L] → [m].
+        """
+        config = self._config
+        elites = distinct_elites(sequences, log_rewards, config.num_parents, int(config.niche * self._length))
+        self.parents, self.weights = sequences[elites], tempered_weights(log_rewards[elites], config.effective_parents)
+        # one half begins again at parents, so that nothing good that was paid for is out of reach
+        num_new = config.num_chains - len(self.states) // 2
+        rows = torch.multinomial(self.weights, num_new, replacement=True, generator=generator)
+        self.states = torch.cat([self.states[len(self.states) - len(self.states) // 2 :], self.parents[rows]])
+        self._walk(log_reward, generator)
+
+    def _walk(self, log_reward: LogReward, generator: torch.Generator) -> None:
+        """Metropolis–Hastings with one letter changed per move; states of the second half of the moves are kept."""
+        states, num, moves = self.states, len(self.states), self._config.moves
+        here, kept = log_reward(states), [states]
+        for move in range(moves):
+            positions = torch.randint(self._length, (num, 1), generator=generator)
+            letters = torch.randint(self._num_tokens, (num, 1), generator=generator)
+            moved = states.scatter(1, positions, letters)
+            there = log_reward(moved)
+            accepted = torch.rand(num, generator=generator, dtype=torch.float64).log() < there - here
+            states = torch.where(accepted.unsqueeze(-1), moved, states)
+            here = torch.where(accepted, there, here)
+            if 2 * move >= moves and (moves - 1 - move) % max(1, self._length // 4) == 0:
+                kept.append(states)
+        self.states, self.visited = states, torch.cat(kept[1:] or kept)
+
+    def draw(self, num: int, generator: torch.Generator) -> Tensor:
+        """Some of the visited states, [num, L]."""
+        return self.visited[torch.randint(len(self.visited), (num,), generator=generator)]
+
+    def near_parents(self, num: int, log_reward: LogReward, generator: torch.Generator) -> Tensor:
+        """What to pay for next: parents crossed and mutated, of every few the one predicted best; [num, L]."""
+        candidates = self._config.candidates
+        per_block = max(1, _MAX_CANDIDATES // candidates)
+        blocks = [self._varied(size, candidates, log_reward, generator) for size in _sizes(num, per_block)]
+        return torch.cat([torch.empty(0, self._length, dtype=torch.int64), *blocks])
+
+    def _varied(self, num: int, candidates: int, log_reward: LogReward, generator: torch.Generator) -> Tensor:
+        rows = torch.multinomial(self.weights, 2 * num * candidates, replacement=True, generator=generator)
+        first, second = self.parents[rows].chunk(2)
+        rate = min(1.0, self._config.mutations / self._length)
+        varied = mutated(crossed(first, second, generator), self._num_tokens, rate, generator)
+        best = log_reward(varied).view(num, candidates).argmax(dim=1)
+        return varied.view(num, candidates, -1)[torch.arange(num), best]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in _KEPT}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.states, self.visited, self.parents, self.weights = (state[name] for name in _KEPT)
+
+
+def _sizes(total: int, block: int) -> list[int]:
+    return [min(block, total - first) for first in range(0, total, block)]
