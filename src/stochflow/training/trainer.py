@@ -262,5 +262,6 @@ def _means(records: list[Record]) -> Record:
     """What the updates of a step said, on average over those that said it."""
     if len(records) < 2:
         return records[0] if records else {}
-    said = {name: [record[name] for record in records if name in record] for name in records[-1]}
+    names = dict.fromkeys(name for record in records for name in record)
+    said = {name: [record[name] for record in records if name in record] for name in names}
     return {name: sum(values) / len(values) for name, values in said.items()}

@@ -1,0 +1,94 @@
+"""Parents that lie apart, their weights, and chains that settle at the surrogate's R/Z."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from stochflow.config.schema import ImaginationConfig
+from stochflow.core.codes import decode
+from stochflow.objectives.planning.surrogate_chains import (
+    SurrogateChains,
+    crossed,
+    distinct_elites,
+    mutated,
+    tempered_weights,
+)
+
+POWERS = torch.tensor([9, 3, 1])
+
+
+def test_elites_are_the_best_that_lie_apart(generator: torch.Generator) -> None:
+    designs = torch.randint(3, (300, 6), generator=generator)
+    scores = torch.rand(300, generator=generator)
+    elites = distinct_elites(designs, scores, num=20, distance=2)
+    assert int(elites[0]) == int(scores.argmax())
+    assert torch.equal(scores[elites], scores[elites].sort(descending=True).values)
+    distances = (designs[elites].unsqueeze(1) != designs[elites]).sum(dim=-1)
+    assert int(distances[~torch.eye(len(elites), dtype=torch.bool)].min()) == 3
+    # what is better than the last elite and none itself lies within a niche
+    better = scores >= scores[elites[-1]]
+    nearest = (designs[better].unsqueeze(1) != designs[elites]).sum(dim=-1).amin(dim=1)
+    assert int(nearest.max()) <= 2
+
+
+def test_weights_are_those_of_the_reward_where_it_is_flat_and_tempered_where_it_is_steep() -> None:
+    flat = torch.linspace(0.0, 0.1, 50, dtype=torch.float64)
+    torch.testing.assert_close(tempered_weights(flat, 20.0), torch.softmax(flat, dim=0))
+    steep = torch.linspace(0.0, 500.0, 50, dtype=torch.float64)
+    weights = tempered_weights(steep, 20.0)
+    perplexity = math.exp(-float((weights * weights.log()).sum()))
+    assert abs(perplexity - 20.0) < 1e-3
+    assert bool((weights.diff() > 0).all())
+
+
+def test_more_parents_than_there_are_cannot_be_had() -> None:
+    weights = tempered_weights(torch.tensor([0.0, 5.0]), 20.0)
+    torch.testing.assert_close(weights, torch.tensor([0.5, 0.5]), atol=1e-3, rtol=0)
+
+
+def test_children_begin_like_one_parent_and_end_like_the_other(generator: torch.Generator) -> None:
+    first, second = torch.zeros(2000, 7, dtype=torch.int64), torch.ones(2000, 7, dtype=torch.int64)
+    children = crossed(first, second, generator)
+    assert bool((children.diff(dim=1) >= 0).all())
+    assert bool((children[:, 0] == 0).all())
+    share = float((children[:, -1] == 1).double().mean())
+    assert abs(share - 0.5) < 5 * 0.5 / math.sqrt(2000)
+
+
+def test_letters_are_drawn_anew_at_the_rate_that_is_given(generator: torch.Generator) -> None:
+    designs = torch.zeros(4000, 5, dtype=torch.int64)
+    assert torch.equal(mutated(designs, 4, 0.0, generator), designs)
+    changed = float((mutated(designs, 4, 0.4, generator) != 0).double().mean())
+    assert abs(changed - 0.4 * 3 / 4) < 5 * math.sqrt(0.3 * 0.7 / 20_000)
+
+
+def test_chains_settle_at_the_reward_of_the_surrogate(generator: torch.Generator) -> None:
+    log_rewards = 2.0 * torch.randn(27, dtype=torch.float64, generator=generator)
+    config = ImaginationConfig(num_chains=4096, moves=80, num_parents=27, niche=0.0)
+    chains = SurrogateChains(config, num_tokens=3, length=3)
+    everything = decode(torch.arange(27), 3, 3)
+
+    def log_reward(tokens: Tensor) -> Tensor:
+        return log_rewards[(tokens * POWERS).sum(dim=-1)]
+
+    chains.refresh(everything, log_rewards, log_reward, generator)
+    target = torch.softmax(log_rewards, dim=0)
+    found = (chains.states * POWERS).sum(dim=-1).bincount(minlength=27).double()
+    chi_square = float(((found - 4096 * target).square() / (4096 * target)).sum())
+    assert chi_square < 26 + 6 * math.sqrt(2 * 26)
+    assert len(chains.visited) > len(chains.states)
+
+
+def test_what_is_paid_for_next_is_the_best_of_several(generator: torch.Generator) -> None:
+    config = ImaginationConfig(num_chains=2, moves=0, num_parents=3, niche=0.0, mutations=3.0, candidates=64)
+    chains = SurrogateChains(config, num_tokens=3, length=3)
+
+    def log_reward(tokens: Tensor) -> Tensor:
+        return (tokens == 2).sum(dim=-1).double()
+
+    chains.refresh(torch.zeros(1, 3, dtype=torch.int64), torch.zeros(1).double(), log_reward, generator)
+    near = chains.near_parents(50, log_reward, generator)
+    assert near.shape == (50, 3)
+    # one of 64 candidates is all twos with probability 0.9
+    assert float(log_reward(near).mean()) > 2.7
