@@ -5,7 +5,7 @@ import pytest
 from stochflow.core.errors import ConfigError
 from stochflow.environments.graphs import gymnasium, hypergrid
 from stochflow.environments.graphs.factory import FAMILIES as GRAPH_FAMILIES
-from stochflow.environments.registry import FAMILIES, GRAPHS, TASKS, TaskEntry, make_task, names_graph
+from stochflow.environments.registry import FACTORS, FAMILIES, FOLDS, GRAPHS, TASKS, TaskEntry, make_task, names_graph
 from stochflow.environments.sequences import bits, ehrlich, landscapes, rna_fold, tfbind8
 
 
@@ -20,8 +20,8 @@ def test_a_list_of_tasks_says_what_the_task_says_of_itself(name: str) -> None:
 
 
 def test_every_factor_landscape_and_fold_has_a_name() -> None:
-    expected = {tfbind8.task_name(factor) for factor in tfbind8.FACTORS} | set(landscapes.LANDSCAPES)
-    expected |= {f"rna-fold:{length}" for length in rna_fold.TARGETS}
+    expected = {tfbind8.task_name(factor) for factor in FACTORS} | set(landscapes.DECODERS)
+    expected |= {f"rna-fold:{length}" for length in FOLDS}
     assert expected == {name for name in TASKS if name.partition(":")[0] not in ("bits", "ehrlich")}
 
 

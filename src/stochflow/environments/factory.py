@@ -22,7 +22,7 @@ from stochflow.environments.sequences.oracles.task import PREFIX, Named, OracleT
 from stochflow.environments.sequences.reward_noise import with_noise
 from stochflow.environments.sequences.task import MAX_SCORE, Task
 from stochflow.environments.sequences.user_table import Table, TableColumns, read_user_table
-from stochflow.environments.sequences.variable_length import LengthRules, StopAlphabet, VariableTask, with_edits
+from stochflow.environments.sequences.variable_length import EditChannel, LengthRules, StopAlphabet, VariableTask
 from stochflow.environments.settings import check_settings
 
 TABLE_COPY = "table.csv"  # a run's own copy of its table
@@ -90,7 +90,7 @@ def _configured_task(config: Config, function: Named, table: Table | None) -> Ta
 def configured_channel(config: ChannelConfig, task: Task) -> Channel:
     """The configured channel over the letters of a task, and over its stop and edits where lengths vary."""
     letters = make_channel(config, task.num_letters, task.length)
-    return with_edits(letters, task.rules) if isinstance(task, VariableTask) else letters
+    return EditChannel(letters, task.rules) if isinstance(task, VariableTask) else letters
 
 
 def _plain_task(config: Config, function: Named, table: Table | None) -> Task:

@@ -60,13 +60,17 @@ FAMILIES = {
     "ehrlich": ("ehrlich:ehrlich", "ehrlich:v,L,c,k[,q]"),
     "rna-fold": ("rna_fold:rna_fold", "rna-fold:L"),
 }
-_FACTORS = ("SIX6", "ARX", "HOXB7", "HOXC4", "ISX", "MSX2", "PAX4", "PAX6", "PBX4", "PITX2", "VAX2", "ZNF655")
-_LANDSCAPES = {
-    "gb1": (20, 4, None, "protein G at four sites; log enrichment by binding, with variances", "Wu 2016", 149_361),
-    "dmsc": (4, 9, "ACGU", "Shine–Dalgarno RNA before dmsC; expression, with variances", "Kuo 2020", 257_565),
-    "mpsa": (4, 9, "ACGU", "5′ splice sites NNNGYNNNN of BRCA2; log10 PSI, two replicates", "Wong 2018", 31_587),
+# of TFBind8: every factor whose replicates correlate by 0.9 or more
+FACTORS = ("SIX6", "ARX", "HOXB7", "HOXC4", "ISX", "MSX2", "PAX4", "PAX6", "PBX4", "PITX2", "VAX2", "ZNF655")
+_PROTEIN = "ACDEFGHIKLMNPQRSTVWY"
+# letters, length, description, source, number of measured sequences
+LANDSCAPES = {
+    "gb1": (_PROTEIN, 4, "protein G at four sites; log enrichment by binding, with variances", "Wu 2016", 149_361),
+    "dmsc": ("ACGU", 9, "Shine–Dalgarno RNA before dmsC; expression, with variances", "Kuo 2020", 257_565),
+    "mpsa": ("ACGU", 9, "5′ splice sites NNNGYNNNN of BRCA2; log10 PSI, two replicates", "Wong 2018", 31_587),
 }
-_FOLDS = {
+# of RNA by length: hairpin; hairpin with an interior loop; three-way junction; cloverleaf
+FOLDS = {
     14: "((((......))))",
     30: "(((((..((((....))))...)))))...",
     50: "((((((..(((((....)))))..(((((....)))))..))))))....",
@@ -108,11 +112,11 @@ TASKS: dict[str, Callable[[], Task]] = {
             "Barrera 2016",
             4**8,
         )
-        for factor in _FACTORS
+        for factor in FACTORS
     },
     **{
-        name: TaskEntry("landscapes:make_landscape", name, num_tokens, length, description, letters, source, measured)
-        for name, (num_tokens, length, letters, description, source, measured) in _LANDSCAPES.items()
+        name: TaskEntry("landscapes:make_landscape", name, len(letters), length, description, letters, source, measured)
+        for name, (letters, length, description, source, measured) in LANDSCAPES.items()
     },
     **{f"bits:120,{word_length}": _bits(120, word_length) for word_length in (1, 8)},
     "ehrlich:20,15,2,4": _ehrlich(20, 15, 2, 4),
@@ -127,7 +131,7 @@ TASKS: dict[str, Callable[[], Task]] = {
             "ACGU",
             extra=("RNA", "rna"),
         )
-        for length, target in _FOLDS.items()
+        for length, target in FOLDS.items()
     },
 }
 # tasks whose states form a graph: one of each family, and how names look

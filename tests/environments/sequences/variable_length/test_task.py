@@ -9,11 +9,11 @@ from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.task import Task
 from stochflow.environments.sequences.variable_length import (
+    EditChannel,
     LengthMask,
     LengthRules,
     StopAlphabet,
     VariableTask,
-    with_edits,
 )
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.sampling.rollout import rollout
@@ -84,7 +84,7 @@ def test_a_rollout_keeps_to_the_rules() -> None:
     network = FlowNetwork(RULES.num_tokens, 3, (1,), 8, 0)
     network.initialise(torch.Generator().manual_seed(0))
     network.mask, network.stop = LengthMask(RULES), RULES.stop
-    environment = SequenceEnvironment(VariableTask(Lengths(), RULES), with_edits(uniform_slip(2, 0.5), RULES))
+    environment = SequenceEnvironment(VariableTask(Lengths(), RULES), EditChannel(uniform_slip(2, 0.5), RULES))
     walk = rollout(environment, network.sampler(2000), 2000, RandomStreams(0))
     assert bool(RULES.possible(walk.outcomes).all())
     assert int(walk.intentions.max()) == STOP
