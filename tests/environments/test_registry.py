@@ -28,7 +28,7 @@ def test_every_factor_landscape_and_fold_has_a_name() -> None:
 def test_names_look_as_their_families_say() -> None:
     forms = {family: form for family, (_, form) in FAMILIES.items()}
     assert forms == {"bits": bits.FORM, "ehrlich": ehrlich.FORM, "rna-fold": rna_fold.FORM}
-    assert GRAPHS == {"hypergrid": hypergrid.FORM, gymnasium.EXAMPLE: gymnasium.FORM}
+    assert GRAPHS == {"hypergrid": hypergrid.FORM, "gym:FrozenLake-v1": gymnasium.FORM}
     assert all(names_graph(family) for family in GRAPH_FAMILIES)
     assert not any(names_graph(name) for name in TASKS)
 

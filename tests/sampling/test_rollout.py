@@ -319,7 +319,7 @@ def test_the_behaviour_on_a_graph_stays_with_possible_intentions_and_is_kept(exp
 def test_objects_come_as_often_as_the_exact_distribution_says() -> None:
     table, environment = grid_network().policy_table(), GraphEnvironment(GRID)
     made = rollout(environment, GraphSampler(GRID, NUM_WALKS, table), NUM_WALKS, RandomStreams(0))
-    exact = dag.terminal_log_probs(GRID, table).exp()
+    exact = dag.object_log_probs(GRID, table).exp()
     assert exact.max() > 1.5 / GRID.num_objects
     assert_shares(environment.made(made.outcomes, made.valid).bincount(minlength=GRID.num_objects).double(), exact)
 

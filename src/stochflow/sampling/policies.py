@@ -91,7 +91,7 @@ class GraphPolicy:
         return GraphSampler(self._network.graph, batch_size, self._network.policy_table())
 
     def terminal_log_probs(self, environment: Any) -> Tensor:
-        return dag.terminal_log_probs(environment.graph, self._network.policy_table())
+        return dag.object_log_probs(environment.graph, self._network.policy_table())
 
     def log_probs(self, walk: Walk, environment: Any) -> Tensor:
         return self.terminal_log_probs(environment)[environment.made(walk.outcomes, walk.valid)]

@@ -191,8 +191,8 @@ class GraphTruth(Truth):
         return self.reward.log_reward(self.scores)
 
     @cached_property
-    def attainable(self) -> dag.Attainable:
-        return dag.attainable_optimum(self.environment.graph, self.log_rewards)
+    def attainable(self) -> dag.GraphOptimum:
+        return dag.graph_optimum(self.environment.graph, self.log_rewards)
 
 
 @singledispatch
