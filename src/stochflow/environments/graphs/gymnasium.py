@@ -8,8 +8,9 @@ never negative; R = max(score^β, floor).
 
 import inspect
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +31,8 @@ Outcome = tuple[int, float, bool]
 Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
 
 
-class State(NamedTuple):
+@dataclass(frozen=True)
+class State:
     """Where an episode is on its way; the root before several starts has no place."""
 
     time: int
@@ -38,7 +40,8 @@ class State(NamedTuple):
     total: float
 
 
-class End(NamedTuple):
+@dataclass(frozen=True)
+class End:
     """Where an episode came to; it ended there, or was cut off by the horizon."""
 
     place: int
