@@ -16,10 +16,7 @@ from stochflow.core.errors import ConfigError
 from stochflow.core.ram import require
 from stochflow.core.random import RandomStreams
 from stochflow.environments.base import Environment
-from stochflow.environments.factory import with_channel
-from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.rewards import Reward
-from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.oracles.task import PREFIX, named_task
 from stochflow.environments.settings import exact_layers, pretraining_layers, resolve_layers, training_layers
 from stochflow.evaluation.summary import Summary
@@ -31,7 +28,6 @@ from stochflow.experiments.torch_settings import computing
 from stochflow.reports.diagnosis import Diagnosis, diagnose
 from stochflow.reports.page import write_report
 from stochflow.runs.directory import RunDirectory, is_vacant, recover
-from stochflow.truth.prefix_tree import infeasible_share
 from stochflow.truth.truth import truth_of
 
 Settings = Mapping[str, Any]
@@ -123,7 +119,7 @@ class Run:
         channel = experiment.config.channel
         edits = {"deletion": channel.deletion, "duplication": channel.duplication}
         settings = resolve([{"channel": edits | whole_channel(noise)}]).channel
-        return with_channel(experiment.environment, experiment.config, settings)
+        return experiment.environment.under(experiment.config.model_copy(update={"channel": settings}))
 
 
 def train(
@@ -278,7 +274,7 @@ def build(
     given = {"trajectories": trajectories, "steps": steps}
     budget = {name: value for name, value in given.items() if value is not None}
     layers: list[dict[str, Any]] = [*map(parse_assignment, settings), {"method": method, "seed": seed}]
-    task = "hypergrid" if isinstance(environment, GraphEnvironment) else "tfbind8"
+    task = "tfbind8" if environment.is_tree else "hypergrid"  # whose defaults it has
     config = resolve_layers([{"task": task}, *layers, *([{"budget": budget}] if budget else [])])
     return build_experiment(config.model_copy(update={"task": environment.name}), environment)
 
@@ -340,10 +336,8 @@ def exact(
         )
     terms = {"beta": config.reward.beta, "floor": config.reward.floor}
     result: dict[str, Any] = {**environment.describe(), **terms, **truth.optimum()}
-    if isinstance(environment, SequenceEnvironment) and environment.channel.slip is not None:
-        slip, num_tokens = environment.channel.slip, environment.num_actions
-        result["infeasible_share"] = infeasible_share(truth.log_rewards, slip, num_tokens)
-    return result
+    shares = truth.infeasible_share()
+    return result if shares is None else result | {"infeasible_share": shares}
 
 
 def report(path: str | Path, out: str | Path | None = None) -> Path:

@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,8 +22,6 @@ from stochflow.environments.registry import GRAPHS, TASKS, TaskEntry, other_task
 from stochflow.environments.settings import check_settings, exact_layers, resolve_layers
 
 if TYPE_CHECKING:
-    from torch.nn import Module
-
     from stochflow.config.schema import Config
     from stochflow.environments.sequences.task import Task
 
@@ -197,20 +194,14 @@ def show_config(**given: Any) -> None:
 def _dry_run(config: "Config") -> None:
     """Build everything and say how large it is."""
     with importing():
-        from stochflow.environments.sequences.environment import SequenceEnvironment
         from stochflow.experiments.build import build
+        from stochflow.experiments.launch import default_path
     experiment = build(config)
-    learner, environment = experiment.trainer.learner, experiment.environment
-    modules = {"network": learner.network, "dynamics model": learner.dynamics}
-    noise = environment.channel.name if isinstance(environment, SequenceEnvironment) else environment.noise
-    _say_dry_run(config, modules, f"{learner.device} under the channel '{escape(str(noise))}'")
-
-
-def _say_dry_run(config: "Config", modules: "Mapping[str, Module]", where: str) -> None:
-    from stochflow.experiments.launch import default_path
-
-    for name, module in modules.items():
+    learner, channel = experiment.trainer.learner, experiment.environment.channel_name
+    for name, module in {"network": learner.network, "dynamics model": learner.dynamics}.items():
         messages.print(f"{name}: {sum(p.numel() for p in module.parameters()):,} parameters", highlight=False)
     messages.print(
-        f"would train on {where} into {escape(str(default_path(config)))}; nothing was written", highlight=False
+        f"would train on {learner.device} under the channel '{escape(channel)}' into "
+        f"{escape(str(default_path(config)))}; nothing was written",
+        highlight=False,
     )

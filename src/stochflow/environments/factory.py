@@ -4,25 +4,23 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from stochflow.config.schema import ChannelConfig, Config, ConstraintConfig, TableConfig
+from stochflow.config.schema import Config, ConstraintConfig, TableConfig
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.environments.base import Environment
-from stochflow.environments.channel_factory import make_channel
-from stochflow.environments.channels import Channel
 from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.graphs.factory import configured_graph
 from stochflow.environments.registry import PRETRAINING_TASK, make_task, names_graph
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.alphabets import named_alphabet
 from stochflow.environments.sequences.constraints import ConstrainedTask
-from stochflow.environments.sequences.environment import SequenceEnvironment
+from stochflow.environments.sequences.environment import SequenceEnvironment, configured_channel
 from stochflow.environments.sequences.lookup_task import MeasuredTask
 from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
 from stochflow.environments.sequences.oracles.task import PREFIX, Named, OracleTask
 from stochflow.environments.sequences.reward_noise import with_noise
 from stochflow.environments.sequences.task import MAX_SCORE, Task
 from stochflow.environments.sequences.user_table import Table, TableColumns, read_user_table
-from stochflow.environments.sequences.variable_length import EditChannel, LengthRules, StopAlphabet, VariableTask
+from stochflow.environments.sequences.variable_length import LengthRules, StopAlphabet, VariableTask
 from stochflow.environments.settings import check_settings
 
 TABLE_COPY = "table.csv"  # a run's own copy of its table
@@ -69,15 +67,6 @@ def configure(config: Config, function: Named = None) -> Configured:
     return Configured(config, SequenceEnvironment(task, configured_channel(config.channel, task)), table)
 
 
-def with_channel(environment: Environment, config: Config, channel: ChannelConfig) -> Environment:
-    """The same environment with other noise."""
-    if isinstance(environment, MultiTaskEnvironment):
-        return MultiTaskEnvironment(environment.tasks, configured_channel(channel, environment.task))
-    if isinstance(environment, SequenceEnvironment):
-        return SequenceEnvironment(environment.task, configured_channel(channel, environment.task))
-    return GraphEnvironment(configured_graph(config.model_copy(update={"channel": channel})))
-
-
 def _configured_task(config: Config, function: Named, table: Table | None) -> Task:
     if config.lengths.variable:
         task, rules = _variable_task(config, function, table)
@@ -85,12 +74,6 @@ def _configured_task(config: Config, function: Named, table: Table | None) -> Ta
     # constraints come last: a design that breaks one scores zero, however noisy measurements are
     task = with_noise(_plain_task(config, function, table), config.reward_noise)
     return task if config.constraints == ConstraintConfig() else ConstrainedTask(task, config.constraints)
-
-
-def configured_channel(config: ChannelConfig, task: Task) -> Channel:
-    """The configured channel over the letters of a task, and over its stop and edits where lengths vary."""
-    letters = make_channel(config, task.num_letters, task.length)
-    return EditChannel(letters, task.rules) if isinstance(task, VariableTask) else letters
 
 
 def _plain_task(config: Config, function: Named, table: Table | None) -> Task:

@@ -12,14 +12,12 @@ from stochflow.config.layers import resolve
 from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.core.signals import stop_signal
-from stochflow.environments.base import Environment
 from stochflow.environments.channel_factory import with_matrix_inside
 from stochflow.environments.factory import Configured, configure, same_setting, table_name
-from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.fasta import read_sequences
 from stochflow.environments.sequences.oracles.task import Named
 from stochflow.environments.settings import resolve_layers
-from stochflow.experiments.build import build, check_objective, restore
+from stochflow.experiments.build import build, restore
 from stochflow.experiments.experiment import Experiment, Runnable
 from stochflow.experiments.fine_tuning import load_pretrained, settings_from
 from stochflow.experiments.profiler import Profiled
@@ -35,8 +33,6 @@ from stochflow.training.trainer import MAX_IDLE_STEPS
 Listener = Callable[[Record, float], None]
 # what may differ when a run is continued: how long, where and how it is watched, but not what is learned
 _FREE_ON_RESUME = {"budget", "device", "threads", "deterministic", "evaluation", "checkpoint_every"}
-_MIN_MEASURED_SHARE = 0.01
-_COUNTABLE = 1e300
 
 
 @dataclass(frozen=True)
@@ -171,14 +167,14 @@ def prepare(layers: list[dict[str, Any]], function: Named = None) -> Configured:
     resolved = resolve_layers(layers)
     resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
     configured = configure(resolved, function)
-    check_objective(configured.config, configured.environment)
+    configured.environment.check_method(configured.config)
     return configured
 
 
 def resolve_config(layers: list[dict[str, Any]]) -> Config:
     """Checked settings: the environment that they describe is built, and forgotten."""
     resolved = resolve_layers(layers)
-    check_objective(resolved, configure(resolved).environment)
+    configure(resolved).environment.check_method(resolved)
     return resolved
 
 
@@ -258,7 +254,7 @@ def _begin(
         experiment.trainer.begin()
         return RunDirectory(path), experiment
     environment.check()
-    _warn_of_gaps(environment)
+    environment.warn()
     table_text = None if configured.table is None else configured.table.text
     reference = _reference_text(configured.config)
     directory = RunDirectory.create(path, configured.stored, overwrite, table_text, reference, hold=True)
@@ -323,21 +319,6 @@ def _reference_text(config: Config) -> str | None:
     """Known sequences, one per line, as a run keeps them."""
     known = config.evaluation.reference
     return None if known is None else "".join(f"{sequence}\n" for sequence in read_sequences(Path(known)))
-
-
-def _warn_of_gaps(environment: Environment) -> None:
-    """Say so when a table knows next to nothing of what can be made: the rest has the floor reward."""
-    if not isinstance(environment, SequenceEnvironment):
-        return
-    task = environment.task
-    # divided and compared, for there may be more designs than a float can count
-    if task.num_measured is not None and task.num_measured / _MIN_MEASURED_SHARE < task.num_designs:
-        possible = f"{task.num_designs:.3g}" if task.num_designs < _COUNTABLE else f"more than {_COUNTABLE:g}"
-        warnings.warn(
-            f"{task.name} has scores for {task.num_measured:,} of {possible} possible sequences; all "
-            "others get the floor reward, so the sampler can only find what it happens to meet",
-            stacklevel=3,
-        )
 
 
 def _watcher(experiment: Experiment, directory: RunDirectory) -> Watcher:

@@ -5,6 +5,7 @@ A `Policy` is finished and stands for itself; a `Sampler` steps one batch of it 
 
 import math
 from collections.abc import Iterator
+from functools import singledispatch
 from typing import Any, Protocol
 
 import torch
@@ -166,10 +167,17 @@ class OpenLoopSampler:
         self._depth += 1
 
 
+@singledispatch
 def policy_of(network: FlowModel) -> Policy:
     """The policy that a network stands for."""
-    if isinstance(network, FlowNetwork):
-        return NetworkPolicy(network)
-    if isinstance(network, GraphNetwork):
-        return GraphPolicy(network)
     raise TypeError(f"{type(network).__name__} has no policy to evaluate; give Objective.policy one")
+
+
+@policy_of.register
+def _(network: FlowNetwork) -> Policy:
+    return NetworkPolicy(network)
+
+
+@policy_of.register
+def _(network: GraphNetwork) -> Policy:
+    return GraphPolicy(network)

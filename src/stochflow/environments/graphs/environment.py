@@ -5,7 +5,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from stochflow.config.schema import Config
+from stochflow.core.errors import ConfigError
 from stochflow.environments.base import Environment, Episodes, Ints, Streams
+from stochflow.environments.graphs.factory import configured_graph
 from stochflow.environments.graphs.graph import Graph
 
 
@@ -67,6 +70,22 @@ class GraphEnvironment(Environment):
 
     def score(self, made: Tensor) -> Tensor:
         return self.graph.scores[made]
+
+    def under(self, config: Config) -> "GraphEnvironment":
+        return GraphEnvironment(configured_graph(config))
+
+    def check_method(self, config: Config) -> None:
+        """States have several parents and no letters, and outcomes may be no intentions."""
+        if not config.objective.record.graphs:
+            raise ConfigError(
+                f"{config.method} cannot be trained on {config.task}: it changes or reads sequences of letters, and "
+                "the states of a graph have none; choose a balance (sgfn-db, sgfn-tb, …), sgfn-kl or random"
+            )
+        if config.objective.path == "realised" and not self.graph.outcomes_are_intentions:
+            raise ConfigError(
+                f"{config.method} cannot be trained on {config.task}: it takes outcomes for intentions, and here they "
+                "are different things; choose a method that knows of noise (sgfn-db, sgfn-tb, sgfn-kl)"
+            )
 
     def frame(self, intentions: Tensor, outcomes: Tensor, valid: Tensor) -> pd.DataFrame:
         names, labels = list(self.graph.actions), self.graph.labels

@@ -6,11 +6,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.environments.channels import Channel
 from stochflow.environments.registry import PRETRAINING_TASK
 from stochflow.environments.rewards import Reward
-from stochflow.environments.sequences.environment import SequenceEnvironment
+from stochflow.environments.sequences.environment import SequenceEnvironment, configured_channel
 from stochflow.environments.sequences.task import Task
 
 
@@ -40,6 +41,9 @@ class MultiTaskEnvironment(SequenceEnvironment):
         self.name = PRETRAINING_TASK
         self.noisy = any(task.noisy for task in tasks)
         self.mode_threshold = max(task.mode_threshold for task in tasks)
+
+    def under(self, config: Config) -> "MultiTaskEnvironment":
+        return MultiTaskEnvironment(self.tasks, configured_channel(config.channel, self.task))
 
     def made(self, outcomes: Tensor, valid: Tensor) -> Tensor:
         return torch.cat([tasks_of_rows(len(outcomes), len(self.tasks)).unsqueeze(-1), outcomes], dim=1)

@@ -35,6 +35,7 @@ class ConditionalKL(Objective):
         conditional: the sampler; its network is the learner's, its encoder the objective's own.
     """
 
+    learner: SequenceLearner
     samples = False
 
     def __init__(self, learner: SequenceLearner) -> None:
