@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,15 +12,15 @@ from rich.markup import escape
 from stochflow.cli.parameters import takes
 from stochflow.cli.render import console, messages, print_optimum, print_summary, say, say_unscored
 from stochflow.config.methods import METHODS, Method, other_methods
-from stochflow.config.options import AS_JSON, CONFIG, EVALUATE, EXACT, SAMPLE, Option, arguments_of, settings_of
-from stochflow.config.yaml import annotated_yaml, parse_assignment, read_yaml
+from stochflow.config.options import AS_JSON, CONFIG, EVALUATE, EXACT, RUN, SAMPLE, Option, arguments_of, settings_of
+from stochflow.config.yaml import annotated_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.core.extras import extra
 from stochflow.core.files import write_atomically
 from stochflow.core.plugins import package_of
 from stochflow.core.signals import importing
 from stochflow.environments.registry import GRAPHS, TASKS, TaskEntry, other_tasks
-from stochflow.environments.settings import check_settings, exact_layers, resolve_layers
+from stochflow.environments.settings import check_settings, exact_layers, resolve_layers, written_layers
 
 if TYPE_CHECKING:
     from stochflow.config.schema import Config
@@ -75,7 +76,7 @@ def report(
     print(api.report(path, out))
 
 
-@takes(Option("run", Path, _RUN_OR_SWEEP, "", "RUN", default=...), AS_JSON)
+@takes(replace(RUN, help=_RUN_OR_SWEEP), AS_JSON)
 def doctor(run: Path, as_json: bool = False) -> None:
     """Say what is wrong with a run and what to do about it, from its files; the exit code is 0 whatever is found."""
     with importing():
@@ -182,9 +183,7 @@ def methods() -> None:
 def show_config(**given: Any) -> None:
     """Print every setting, resolved and explained, as YAML; redirect it to a file to start your own."""
     arguments = arguments_of(CONFIG, given)
-    file = {} if arguments["config"] is None else read_yaml(arguments["config"])
-    layers = [file, *map(parse_assignment, arguments["settings"]), settings_of(CONFIG, arguments)]
-    resolved = resolve_layers(layers)
+    resolved = resolve_layers([*written_layers(arguments), settings_of(CONFIG, arguments)])
     check_settings(resolved)
     print(annotated_yaml(resolved), end="")
     if given["dry_run"]:

@@ -139,7 +139,12 @@ GRAPHS = {
     "hypergrid": "hypergrid:DIMENSIONS,SIDE",
     "gym:FrozenLake-v1": "gym:ENVIRONMENT[:horizon=STEPS][:option=value…]",
 }
-_GRAPH_FAMILIES = {name.partition(":")[0] for name in GRAPHS}
+# what they have by default; a Gymnasium world is noisy already, and what scores nothing there must stay reachable
+_BY_STATE = {"dynamics": {"depends_on": "state"}}
+GRAPH_SETTINGS: dict[str, dict[str, Any]] = {
+    "hypergrid": {"reward": {"beta": 1.0}, **_BY_STATE},
+    "gym": {"reward": {"beta": 1.0, "floor": 0.01}, **_BY_STATE, "channel": {"kind": "none"}},
+}
 # a table of the user's own; it needs a file, so it is not in the list
 TABLE_TASK = "table"
 # several tasks at once; `pretraining.tasks` names them
@@ -150,7 +155,7 @@ ORACLE_PREFIX = "oracle:"
 
 def names_graph(task: str) -> bool:
     """True for the name of a task whose states form a graph."""
-    return task.partition(":")[0] in _GRAPH_FAMILIES
+    return task.partition(":")[0] in GRAPH_SETTINGS
 
 
 def check_task_name(name: str) -> None:
