@@ -208,7 +208,7 @@ def test_a_state_may_not_have_more_outcomes_than_a_byte_can_number() -> None:
 
 def test_all_else_runs_on_a_graph_and_everything_on_sequences() -> None:
     environment: Environment = GraphEnvironment(hypergrid("2,4", slip=0.1))
-    on_graphs = [name for name, method in METHODS.items() if "graphs" in method.runs_on]
+    on_graphs = [name for name, method in METHODS.items() if method.objective.graphs]
     assert set(METHODS) - set(on_graphs) == {"ppo", "sac", "soft-q", "mcmc", "mars"}
     for method in on_graphs:
         environment.check_method(resolve_config([{"task": "hypergrid:2,4", "method": method}]))

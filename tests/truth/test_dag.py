@@ -6,11 +6,11 @@ import pytest
 import torch
 from scipy.optimize import minimize
 
+from benchmarks.min_tv import least_tv
 from stochflow.core.logspace import masked_log_softmax
 from stochflow.environments.graphs.graph import Graph
 from stochflow.environments.graphs.hypergrid import hypergrid
 from stochflow.truth.dag import expected_values, graph_optimum, object_log_probs
-from stochflow.truth.min_tv import least_tv
 from stochflow.truth.prefix_tree import kl_to_target, tv_to_target
 
 

@@ -19,7 +19,7 @@ from stochflow.core.extras import extra
 from stochflow.core.files import write_atomically
 from stochflow.core.plugins import package_of
 from stochflow.core.signals import importing
-from stochflow.environments.registry import GRAPHS, TASKS, TaskEntry, other_tasks
+from stochflow.environments.registry import FORMS, GRAPHS, TASKS, TaskEntry, load_task, other_tasks
 from stochflow.environments.settings import check_settings, exact_layers, resolve_layers, written_layers
 
 if TYPE_CHECKING:
@@ -134,16 +134,15 @@ def tasks() -> None:
         found = entry if isinstance(entry, TaskEntry) else entry()
         table.add_row(name, *_task_cells(found, found.source))
     for name, point in other_tasks().items():
-        from stochflow.environments.plugins import load_plugin
-
         try:
-            found = load_plugin(point)
+            found = load_task(point)
         except ConfigError as error:
             warnings.warn(str(error), stacklevel=1)
             continue
         table.add_row(escape(name), *_task_cells(found, package_of(point)))
-    for name, form in GRAPHS.items():
-        table.add_row(name, "graph", "", "", "computed", f"States form a graph; in general {escape(form)}.")
+    for name in GRAPHS:
+        form = escape(FORMS[name.partition(":")[0]])
+        table.add_row(name, "graph", "", "", "computed", f"States form a graph; in general {form}.")
     console.print(table)
     for sentence in missing:
         console.print(sentence, highlight=False, markup=False)

@@ -22,7 +22,7 @@ from stochflow.experiments.experiment import Experiment, Runnable
 from stochflow.experiments.fine_tuning import load_pretrained, settings_from
 from stochflow.experiments.profiler import Profiled
 from stochflow.experiments.torch_settings import computing
-from stochflow.runs.directory import RunDirectory, check_free, is_vacant, recover
+from stochflow.runs.directory import REFERENCE, RunDirectory, check_free, is_vacant, recover
 from stochflow.runs.monitor.history import history_of, records_of
 from stochflow.runs.monitor.watcher import Watcher
 from stochflow.runs.trackers import Tracking
@@ -75,11 +75,9 @@ def launch(
     if out is None:
         out = default_path(resolve_layers([*([] if pretrained is None else [settings_from(pretrained)]), *layers]))
     with joined() as team, contextlib.ExitStack() as held:
-        resumed = options.resume and not _is_new(out, team)
-        if resumed:
-            directory, experiment = _reopen(out, layers, function, team, held, pretrained)
-        else:
-            directory, experiment = _begin(out, layers, options.overwrite, function, team, held, pretrained)
+        start = _Start(out, layers, function, pretrained, team, held)
+        resumed = options.resume and not start.is_new
+        directory, experiment = start.reopened() if resumed else start.begun(options.overwrite)
         # torchrun passes on a Ctrl-C that the terminal has sent to everybody already: twice is not a second one
         with stop_signal(patient=team is not None) as signalled:
 
@@ -87,7 +85,7 @@ def launch(
                 asked = signalled() or (options.stop is not None and options.stop())
                 return asked if team is None else team.any(asked)
 
-            if _leads(team):
+            if start.leads:
                 tracking.start(experiment.config, directory.path, experiment.trainer.step if resumed else None)
                 _run(experiment, directory, tracking, options.listen, ended, options.profile)
             else:
@@ -216,103 +214,100 @@ def _run(
         watched.write()
 
 
-def _leads(team: ProcessGroup | None) -> bool:
-    """True in the process that writes the run directory."""
-    return team is None or team.leads
+@dataclass(frozen=True)
+class _Start:
+    """What a run starts from: its settings and its sampler, the processes that share it, and what they hold."""
 
+    path: Path
+    layers: list[dict[str, Any]]
+    function: Named
+    pretrained: Path | None
+    team: ProcessGroup | None
+    held: contextlib.ExitStack
 
-def _is_new(path: Path, team: ProcessGroup | None) -> bool:
-    """True where there is no run to go on with; who leads the run decides, for it soon makes one."""
-    new = _leads(team) and is_vacant(path)
-    return new if team is None else team.any(new)
+    @property
+    def leads(self) -> bool:
+        """True in the process that writes the run directory."""
+        return self.team is None or self.team.leads
 
+    @property
+    def is_new(self) -> bool:
+        """True where there is no run to go on with; who leads the run decides, for it soon makes one."""
+        new = self.leads and is_vacant(self.path)
+        return new if self.team is None else self.team.any(new)
 
-def _begin(
-    path: Path,
-    layers: list[dict[str, Any]],
-    overwrite: bool,
-    function: Named,
-    team: ProcessGroup | None,
-    held: contextlib.ExitStack,
-    pretrained: Path | None,
-) -> tuple[RunDirectory, Experiment]:
-    """A fresh experiment and its run directory, which is ours until `held` ends."""
-    beginning = None if pretrained is None else load_pretrained(pretrained)
-    layers = layers if pretrained is None else [settings_from(pretrained), *layers]
-    configured = prepare(layers, function)
-    environment = configured.environment
-    if beginning is not None:
-        if team is not None:
-            raise ConfigError("a run with --from cannot be shared out among processes; start it without torchrun")
-        beginning.check(configured.config, environment)
-    elif configured.config.pretraining.support is not None:
-        raise ConfigError("a support is for a run that begins with a pre-trained sampler; name its run with --from")
-    if _leads(team):
-        check_free(path, overwrite)
-    experiment = build(configured.config, environment, function=function, team=team)
-    if not _leads(team):
-        experiment.trainer.begin()
-        return RunDirectory(path), experiment
-    environment.check()
-    environment.warn()
-    table_text = None if configured.table is None else configured.table.text
-    reference = _reference_text(configured.config)
-    directory = RunDirectory.create(path, configured.stored, overwrite, table_text, reference, hold=True)
-    held.callback(directory.release)
-    environment.open(directory.path)
-    if beginning is not None:
-        beginning.begin(experiment)
-    experiment.trainer.begin()
-    return directory, experiment
-
-
-def _reopen(
-    path: Path,
-    layers: list[dict[str, Any]],
-    function: Named,
-    team: ProcessGroup | None,
-    held: contextlib.ExitStack,
-    pretrained: Path | None,
-) -> tuple[RunDirectory, Experiment]:
-    """The experiment of a run directory where its newest checkpoint left it, or at its beginning if there is none yet.
-
-    The directory is ours until `held` ends.
-    """
-    if _leads(team):
-        recover(path)
-    directory = RunDirectory.open(path)
-    if _leads(team):
-        directory.hold()
-        held.callback(directory.release)
-    directory.check_config()
-    stored = directory.config()
-    configured = configure(resolve([stored.model_dump(mode="json"), *layers]), function)
-    wanted, environment = configured.config, configured.environment
-    for name in Config.model_fields:
-        if name not in _FREE_ON_RESUME and not same_setting(name, wanted, stored):
-            raise ConfigError(
-                f"{directory.path} was started with another '{name}'; resume it without that setting, "
-                "or choose another --out"
-            )
-    wanted = wanted.model_copy(update={"table": stored.table})
-    begin = not directory.begun
-    experiment = restore(directory, wanted, environment, function, team, begin)
-    if begin and wanted.pretraining.support is not None:
-        if pretrained is None:
-            raise ConfigError(f"{directory.path} had not begun yet; name the sampler that it begins with, by --from")
-        beginning = load_pretrained(pretrained)
-        beginning.check(wanted, environment)
-        beginning.begin(experiment)
-    if _leads(team):
+    def begun(self, overwrite: bool) -> tuple[RunDirectory, Experiment]:
+        """A fresh experiment and its run directory, which is ours until `held` ends."""
+        beginning = None if self.pretrained is None else load_pretrained(self.pretrained)
+        inherited = [] if self.pretrained is None else [settings_from(self.pretrained)]
+        configured = prepare([*inherited, *self.layers], self.function)
+        config, environment = configured.config, configured.environment
+        if beginning is not None:
+            if self.team is not None:
+                raise ConfigError("a run with --from cannot be shared out among processes; start it without torchrun")
+            beginning.check(config, environment)
+        elif config.pretraining.support is not None:
+            raise ConfigError("a support is for a run that begins with a pre-trained sampler; name its run with --from")
+        if self.leads:
+            check_free(self.path, overwrite)
+        experiment = build(config, environment, function=self.function, team=self.team)
+        if not self.leads:
+            experiment.trainer.begin()
+            return RunDirectory(self.path), experiment
         environment.check()
-    experiment.trainer.begin()
-    if not _leads(team):
+        environment.warn()
+        table_text = None if configured.table is None else configured.table.text
+        reference = _reference_text(config)
+        directory = RunDirectory.create(self.path, configured.stored, overwrite, table_text, reference, hold=True)
+        self.held.callback(directory.release)
+        environment.open(directory.path)
+        if beginning is not None:
+            beginning.begin(experiment)
+        experiment.trainer.begin()
         return directory, experiment
-    if wanted.evaluation.reference not in (None, stored.evaluation.reference):
-        directory.write_reference(str(_reference_text(wanted)))
-    directory.rewrite_config(wanted)
-    directory.rewind_metrics(experiment.trainer.step)
-    return directory, experiment
+
+    def reopened(self) -> tuple[RunDirectory, Experiment]:
+        """The experiment of a run directory where its newest checkpoint left it, or at its beginning without one.
+
+        The directory is ours until `held` ends.
+        """
+        if self.leads:
+            recover(self.path)
+        directory = RunDirectory.open(self.path)
+        if self.leads:
+            directory.hold()
+            self.held.callback(directory.release)
+        directory.check_config()
+        stored = directory.config()
+        configured = configure(resolve([stored.model_dump(mode="json"), *self.layers]), self.function)
+        wanted, environment = configured.config, configured.environment
+        for name in Config.model_fields:
+            if name not in _FREE_ON_RESUME and not same_setting(name, wanted, stored):
+                raise ConfigError(
+                    f"{directory.path} was started with another '{name}'; resume it without that setting, "
+                    "or choose another --out"
+                )
+        wanted = wanted.model_copy(update={"table": stored.table})
+        begin = not directory.begun
+        experiment = restore(directory, wanted, environment, self.function, self.team, begin)
+        if begin and wanted.pretraining.support is not None:
+            if self.pretrained is None:
+                raise ConfigError(
+                    f"{directory.path} had not begun yet; name the sampler that it begins with, by --from"
+                )
+            beginning = load_pretrained(self.pretrained)
+            beginning.check(wanted, environment)
+            beginning.begin(experiment)
+        if self.leads:
+            environment.check()
+        experiment.trainer.begin()
+        if not self.leads:
+            return directory, experiment
+        if wanted.evaluation.reference not in (None, stored.evaluation.reference):
+            directory.write(REFERENCE, str(_reference_text(wanted)))
+        directory.rewrite_config(wanted)
+        directory.rewind_metrics(experiment.trainer.step)
+        return directory, experiment
 
 
 def _reference_text(config: Config) -> str | None:

@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from stochflow.config.schema import Config
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments.experiment import Runnable
-from stochflow.runs.directory import RunDirectory
+from stochflow.runs.directory import PROFILE, RunDirectory
 from stochflow.training.optimizer import Record
 from stochflow.training.trainer import Trainer
 
@@ -140,7 +140,7 @@ class Profiled:
             self._stop_recording()
             self._operations.export_chrome_trace(str(self._directory.path / TRACE))
             text += f"\n{self._operations_table(self._operations)}\nTimeline of these steps: {TRACE}\n"
-        self._directory.write_profile(text)
+        self._directory.write(PROFILE, text)
 
     def report(self) -> str:
         """Share and time of every stage that took any."""

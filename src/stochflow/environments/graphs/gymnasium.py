@@ -21,8 +21,9 @@ from stochflow.core.errors import ConfigError
 from stochflow.core.extras import extra
 from stochflow.environments.graphs.graph import Extent, Graph
 from stochflow.environments.graphs.world import World, explore
+from stochflow.environments.registry import FORMS
 
-FORM = "gym:ENVIRONMENT[:horizon=STEPS][:option=value…]"
+FORM = FORMS["gym"]
 _DIGITS = 9  # returns that differ by less are the same
 
 # s', reward, ended

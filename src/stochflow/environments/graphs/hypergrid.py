@@ -5,9 +5,8 @@ from torch import Tensor
 
 from stochflow.core.errors import ConfigError
 from stochflow.environments.graphs.graph import Extent, Graph
-from stochflow.environments.task_names import numbers_in
+from stochflow.environments.registry import numbers_in
 
-FORM = "hypergrid:DIMENSIONS,SIDE"
 DEFAULT = (2, 8)
 # of the grid of Pan et al. 2023 (arXiv:2302.09465): everywhere, in the corners, in the modes within them
 REWARDS = (1e-3, 0.5, 2.0)
@@ -32,7 +31,7 @@ def hypergrid(parameters: str, slip: float) -> Graph:
     """
     dimensions, side = DEFAULT
     if parameters:
-        dimensions, side = numbers_in(parameters, f"hypergrid:{parameters}", FORM, 2, 2)
+        dimensions, side = numbers_in(parameters, "hypergrid", 2, 2)
     name = f"hypergrid:{dimensions},{side}" if parameters else "hypergrid"
     if side < 2:
         raise ConfigError(f"'{name}' has nowhere to go; give it a side of at least 2")

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from stochflow.core.errors import ConfigError
 from stochflow.core.extras import extra
-from stochflow.environments.registry import FOLDS
+from stochflow.environments.registry import FOLDS, FORMS
 from stochflow.environments.sequences.task import Alphabet, Task
 
-FORM = "rna-fold:L"
+FORM = FORMS["rna-fold"]
 _REMEMBERED = 2**18
 
 
