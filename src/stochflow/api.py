@@ -10,6 +10,7 @@ import pandas as pd
 
 from stochflow.config.layers import resolve
 from stochflow.config.noise import whole_channel
+from stochflow.config.options import TRAIN, settings_of
 from stochflow.config.schema import Config
 from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError
@@ -271,11 +272,9 @@ def build(
     >>> experiment.train().evaluate()["regret"] < 0.05
     True
     """
-    given = {"trajectories": trajectories, "steps": steps}
-    budget = {name: value for name, value in given.items() if value is not None}
-    layers: list[dict[str, Any]] = [*map(parse_assignment, settings), {"method": method, "seed": seed}]
+    given = {"method": method, "seed": seed, "trajectories": trajectories, "steps": steps}
     task = "tfbind8" if environment.is_tree else "hypergrid"  # whose defaults it has
-    config = resolve_layers([{"task": task}, *layers, *([{"budget": budget}] if budget else [])])
+    config = resolve_layers([{"task": task}, *map(parse_assignment, settings), settings_of(TRAIN, given)])
     return build_experiment(config.model_copy(update={"task": environment.name}), environment)
 
 

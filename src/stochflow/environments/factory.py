@@ -47,7 +47,14 @@ class Configured:
         """The settings as a run keeps them, beside its own copy of the table."""
         if self.table is None:
             return self.config
-        return self.config.model_copy(update={"table": copied_table(self.config.table, self.table, TABLE_COPY)})
+        columns = self.table.columns
+        copied = {
+            "file": TABLE_COPY,
+            "sequence_column": columns.sequence,
+            "score_column": ",".join(columns.scores),
+            "variance_column": columns.variance,
+        }
+        return self.config.model_copy(update={"table": self.config.table.model_copy(update=copied)})
 
 
 def configure(config: Config, function: Named = None) -> Configured:
@@ -166,16 +173,6 @@ def with_table_pinned(config: Config) -> tuple[Config, Table | None]:
         lengths = config.lengths.model_copy(update={"min_length": least, "max_length": most})
         config = config.model_copy(update={"lengths": lengths})
     return config, table
-
-
-def copied_table(config: TableConfig, table: Table, file: str) -> TableConfig:
-    """Settings that read the copy `table.text` under the name `file`."""
-    columns = {
-        "sequence_column": table.columns.sequence,
-        "score_column": ",".join(table.columns.scores),
-        "variance_column": table.columns.variance,
-    }
-    return config.model_copy(update={"file": file, **columns})
 
 
 def same_setting(name: str, one: Config, other: Config) -> bool:

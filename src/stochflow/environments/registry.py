@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from stochflow.config.objectives import load_class
 from stochflow.core.errors import ConfigError
 from stochflow.core.plugins import plugins, reason_of, unusable
 
@@ -45,14 +45,8 @@ class TaskEntry:
     extra: tuple[str, str] | None = None
 
     def __call__(self) -> Task:
-        task: Task = _found(self.place)(self.argument)
+        task: Task = load_class(f"{_SEQUENCES}.{self.place}")(self.argument)
         return task
-
-
-def _found(place: str) -> Callable[..., Any]:
-    module, _, name = place.partition(":")
-    found: Callable[..., Any] = getattr(import_module(f"{_SEQUENCES}.{module}"), name)
-    return found
 
 
 # computed tasks with numbers in their names: what makes the task of what stands after the colon
@@ -181,7 +175,7 @@ def make_task(name: str) -> Task:
         return TASKS[name]()
     family, _, parameters = name.partition(":")
     if family in FAMILIES:
-        task: Task = _found(FAMILIES[family])(parameters)
+        task: Task = load_class(f"{_SEQUENCES}.{FAMILIES[family]}")(parameters)
         return task
     return load_task(other_tasks()[name])
 

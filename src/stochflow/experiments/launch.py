@@ -18,9 +18,9 @@ from stochflow.environments.sequences.fasta import read_sequences
 from stochflow.environments.sequences.oracles.task import Named
 from stochflow.environments.settings import resolve_layers
 from stochflow.experiments.build import build, restore
-from stochflow.experiments.experiment import Experiment, Runnable
+from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.fine_tuning import load_pretrained, settings_from
-from stochflow.experiments.profiler import Profiled
+from stochflow.experiments.profiler import Profiler
 from stochflow.experiments.torch_settings import computing
 from stochflow.runs.directory import REFERENCE, RunDirectory, check_free, is_vacant, recover
 from stochflow.runs.monitor.history import history_of, records_of
@@ -95,7 +95,7 @@ def launch(
     return directory.path
 
 
-def run(experiment: Runnable, directory: RunDirectory, listen: Listener, stop: Callable[[], bool]) -> None:
+def run(experiment: Experiment, directory: RunDirectory, listen: Listener, stop: Callable[[], bool]) -> None:
     """Train to the end of the budget or until asked to stop, keeping what was learned along the way."""
     trainer = experiment.trainer
     with computing(experiment.config), contextlib.closing(experiment):
@@ -112,12 +112,12 @@ def run(experiment: Runnable, directory: RunDirectory, listen: Listener, stop: C
         conclude_run(experiment, directory)
 
 
-def untrained_figures(experiment: Runnable) -> dict[str, float]:
+def untrained_figures(experiment: Experiment) -> dict[str, float]:
     """The regret before the first step, where it can be known: what every later one is measured against."""
     return {f"start_{name}": value for name, value in experiment.evaluate().items() if name == "regret"}
 
 
-def keep_step(experiment: Runnable, directory: RunDirectory, record: Record, before: float) -> None:
+def keep_step(experiment: Experiment, directory: RunDirectory, record: Record, before: float) -> None:
     """Evaluate the policy where that is due, write the record down with what was found, and keep a checkpoint if due.
 
     Args:
@@ -131,7 +131,7 @@ def keep_step(experiment: Runnable, directory: RunDirectory, record: Record, bef
         directory.save_checkpoint(trainer.state_dict(), trainer.step)
 
 
-def conclude_run(experiment: Runnable, directory: RunDirectory) -> None:
+def conclude_run(experiment: Experiment, directory: RunDirectory) -> None:
     """Write down what was reached, with a checkpoint to go on from where the budget is not spent."""
     trainer = experiment.trainer
     if not trainer.finished:
@@ -147,7 +147,7 @@ def conclude_run(experiment: Runnable, directory: RunDirectory) -> None:
     directory.write_summary(summary)
 
 
-def follow(experiment: Runnable, stop: Callable[[], bool]) -> None:
+def follow(experiment: Experiment, stop: Callable[[], bool]) -> None:
     """Train beside the first process of the run, which alone evaluates it and writes files."""
     trainer = experiment.trainer
     with computing(experiment.config):
@@ -202,16 +202,16 @@ def _run(
     profile: bool,
 ) -> None:
     """Train to the end, with whoever follows the run told of it."""
-    watched = Profiled(experiment, directory) if profile else None
+    profiler = Profiler(experiment, directory) if profile else None
     try:
         heard = _all(tracking, _watcher(experiment, directory), listen)
-        run(watched or experiment, directory, heard, stop)
+        run(experiment if profiler is None else profiler.experiment, directory, heard, stop)
     except BaseException:
         tracking.finish(None)
         raise
     tracking.finish(directory.summary())
-    if watched is not None:
-        watched.write()
+    if profiler is not None:
+        profiler.write()
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch.nn.functional import one_hot
 from stochflow.config.yaml import parse_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.core.extras import extra
-from stochflow.environments.graphs.graph import Extent, Graph
+from stochflow.environments.graphs.graph import Graph, check_extent
 from stochflow.environments.graphs.world import World, explore
 from stochflow.environments.registry import FORMS
 
@@ -62,7 +62,7 @@ def gym_graph(parameters: str, slip: float) -> Graph:
         table, starts = _table(environment, parameters)
     finally:
         environment.close()
-    Extent(1, 1, 1, 1, 1, horizon).check(f"gym:{parameters}")
+    check_extent(f"gym:{parameters}", 1, 1, 1, 1, 1, num_steps=horizon)
     return explore(Unrolled(f"gym:{parameters}", table, starts, horizon))
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.graphs.graph import Extent, Graph
+from stochflow.environments.graphs.graph import Graph, check_extent
 from stochflow.environments.registry import numbers_in
 
 DEFAULT = (2, 8)
@@ -38,7 +38,7 @@ def hypergrid(parameters: str, slip: float) -> Graph:
     # 64 of them are too many for any side: the power of a million dimensions is no number to compute first
     num_states = side ** min(dimensions, 64)
     num_actions, num_features, num_steps = dimensions + 1, dimensions * side + 1, dimensions * (side - 1) + 1
-    Extent(num_states, 2 * num_states, num_actions, num_actions, num_features, num_steps).check(name)
+    check_extent(name, num_states, 2 * num_states, num_actions, num_actions, num_features, num_steps)
     positions = _positions(dimensions, side)
     children, dynamics, kinds = _steps(positions, side, slip)
     depths = positions.sum(dim=-1)

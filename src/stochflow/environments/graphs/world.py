@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.graphs.graph import Extent, Graph
+from stochflow.environments.graphs.graph import Graph, check_extent
 
 _MODE_SHARE = 0.99  # of the best score
 _TOLERANCE = 1e-6
@@ -93,8 +93,9 @@ def explore(world: World) -> Graph:
             elif child not in states:
                 states[child] = len(states)
                 queue.append(child)
-        extent = Extent(len(states), len(states) + len(objects), len(world.actions), len(rows[-1]), num_features, 1)
-        extent.check(world.name)  # while it grows
+        num_states, num_nodes = len(states), len(states) + len(objects)
+        # while it grows
+        check_extent(world.name, num_states, num_nodes, len(world.actions), len(rows[-1]), num_features, num_steps=1)
     return _graph(world, states, objects, rows)
 
 
@@ -128,8 +129,8 @@ def _graph(world: World, states: dict[Hashable, int], objects: dict[Hashable, in
     if not bool((scores >= 0).all()) or not bool((scores > 0).any()):
         raise ConfigError(f"scores of '{world.name}' must be at least 0, and one of them above 0; correct `score`")
     features = world.all_features([*states, *objects])
-    extent = Extent(len(states), len(depths), len(world.actions), num_outcomes, features.shape[1], int(depths.max()))
-    extent.check(world.name)
+    sizes = (len(states), len(depths), len(world.actions), num_outcomes, features.shape[1])
+    check_extent(world.name, *sizes, num_steps=int(depths.max()))
     return Graph(
         name=world.name,
         description=world.description or (type(world).__doc__ or world.name).strip().splitlines()[0],

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
+from stochflow.environments.base import Environment
 from stochflow.environments.channels import Channel
 from stochflow.environments.registry import PRETRAINING_TASK
 from stochflow.environments.rewards import Reward
@@ -33,6 +34,9 @@ class MultiTaskEnvironment(SequenceEnvironment):
         task: the first of them; it stands for alphabet and length.
     """
 
+    # as where there is no task: whole tables are known, and the tasks share neither constraints nor modes
+    known, feasible, modes_reached = Environment.known, Environment.feasible, Environment.modes_reached
+
     def __init__(self, tasks: Sequence[Task], channel: Channel) -> None:
         if len({(task.alphabet, task.length) for task in tasks}) != 1 or not tasks[0].enumerable:
             raise ConfigError("pre-training needs enumerable tasks of one alphabet and length; choose others")
@@ -57,17 +61,8 @@ class MultiTaskEnvironment(SequenceEnvironment):
     def log_reward(self, made: Tensor, scores: Tensor, reward: Reward) -> Tensor:
         return self._by_task(made, lambda task, rows: task.log_reward(made[rows, 1:], scores[rows], reward))
 
-    def known(self, made: Tensor) -> Tensor:
-        return torch.ones(len(made), dtype=torch.bool)
-
-    def feasible(self, made: Tensor) -> Tensor | None:
-        return None
-
     def designs(self, made: Tensor) -> Tensor:
         return made[:, 1:]
-
-    def modes_reached(self, made: Tensor) -> Tensor | None:
-        return None
 
     def frame(self, intentions: Tensor, outcomes: Tensor, valid: Tensor) -> pd.DataFrame:
         numbers = tasks_of_rows(len(outcomes), len(self.tasks)).tolist()
