@@ -99,8 +99,15 @@ TRAJECTORY_KL = ObjectiveRecord(
 
 def _path_balance(kind: str, sequences: str, weighs_stretches: bool = False) -> ObjectiveRecord:
     """A balance along a path, which trains on sequences and on graphs."""
-    traits = {"along_path": True, "has_residuals": True, "weighs_stretches": weighs_stretches}
-    return ObjectiveRecord(kind, f"{_PACKAGE}.{sequences}", True, **traits, log_z="target")
+    return ObjectiveRecord(
+        kind,
+        f"{_PACKAGE}.{sequences}",
+        True,
+        along_path=True,
+        has_residuals=True,
+        weighs_stretches=weighs_stretches,
+        log_z="target",
+    )
 
 
 DETAILED_BALANCE = _path_balance("detailed-balance", "detailed_balance:DetailedBalance")

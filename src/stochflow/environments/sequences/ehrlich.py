@@ -81,7 +81,7 @@ def ehrlich(parameters: str) -> Ehrlich:
     >>> task.score(task.optimum.unsqueeze(0))
     tensor([1.], dtype=torch.float64)
     """
-    return Ehrlich(*numbers_in(parameters or "32,32,4,4", f"ehrlich:{parameters}", FORM, 4, 5))
+    return Ehrlich(*numbers_in(parameters or "32,32,4,4", "ehrlich", 4, 5))
 
 
 def _check(name: str, num_letters: int, length: int, num_motifs: int, motif_length: int, levels: int) -> None:
