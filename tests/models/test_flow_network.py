@@ -106,7 +106,7 @@ def test_the_tree_sweep_records_no_gradient_and_leaves_recording_on(network: Flo
 
 
 def test_the_policy_from_sums_is_that_of_the_heads(network: FlowNetwork, tokens: Tensor) -> None:
-    sums = network.body.prefix_sums(tokens)
+    sums = network.body.prefix_states(tokens)
     torch.testing.assert_close(network.log_policy(sums), network.all_prefixes(tokens).log_policy)
 
 
@@ -183,8 +183,8 @@ def test_prefixes_of_any_depth_have_the_values_and_gradients_of_autograd(
     depths = torch.randint(LENGTH + 1, (len(tokens),), generator=generator)
     weights = [torch.randn(81, n, generator=generator, dtype=torch.float64) for n in (NUM_TOKENS, NUM_TOKENS, 1)]
     found = []
-    for fused in (True, False):
-        network.fused = fused
+    for use_engine in (True, False):
+        network.use_engine = use_engine
         heads = network.at(tokens, depths)
         loss = sum((weight.squeeze(-1) * head).sum() for weight, head in zip(weights, heads, strict=True))
         assert isinstance(loss, Tensor)

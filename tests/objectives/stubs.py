@@ -24,7 +24,7 @@ PLAIN_REWARD = Reward(beta=1.0, floor=1e-12, ramp=0.0)
 class StubNetwork(FlowNetwork):
     """A flow network without a body; a subclass says what `all_prefixes` and `child_log_flows` answer."""
 
-    records = False
+    engine_applies = False
     device = torch.device("cpu")
     dtype = torch.float32  # of rewards, as in a real network
 

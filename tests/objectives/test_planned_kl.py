@@ -281,8 +281,8 @@ def test_the_closed_form_is_the_gradient_of_autograd(
     pay(experiment, torch.randint(4, (num_sequences, 8), generator=generator))
     objective.replan(step=0)
     results = []
-    for closed, fused in ((True, True), (True, False), (False, True)):
-        network.fused = fused
+    for closed, use_engine in ((True, True), (True, False), (False, True)):
+        network.use_engine = use_engine
         if not closed:
             monkeypatch.setattr(PlannedKL, "_closed_form_terms", PlannedKL._autograd_terms)
         objective.learner.generators["replay"].manual_seed(3)

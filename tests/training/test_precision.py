@@ -34,15 +34,15 @@ def test_what_is_recorded_has_the_values_and_gradients_of_autograd(
     tokens = torch.randint(3, (20, 4), generator=generator)
     depths = torch.randint(5, (20,), generator=generator)
 
-    def asked(precision: torch.dtype | None, fused: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
-        network.body.precision, network.fused = precision, fused
+    def asked(precision: torch.dtype | None, use_engine: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+        network.body.precision, network.use_engine = precision, use_engine
         heads = network.all_prefixes(tokens) if ask == "all_prefixes" else network.at(tokens, depths)
         loss = torch.stack([(head * head.detach().cos()).sum() for head in heads]).sum()
         return heads.log_policy.detach(), torch.autograd.grad(loss, list(network.parameters()))
 
-    exact, gradients = asked(None, fused=True)
-    for fused in (True, False):
-        found, low = asked(torch.float32, fused)
+    exact, gradients = asked(None, use_engine=True)
+    for use_engine in (True, False):
+        found, low = asked(torch.float32, use_engine)
         assert 1e-9 < float((found - exact).abs().max()) < 1e-3
         torch.testing.assert_close(low, gradients, atol=1e-2, rtol=1e-3)
 

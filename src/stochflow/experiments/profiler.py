@@ -159,7 +159,7 @@ class Profiled:
             (SCORE, replay, ("add",)),
             (DYNAMICS, trainer, ("fit_dynamics",)),
             (PLAN, objective, ("replan",)),
-            (BACKWARD, trainer.descent, ("step",)),
+            (BACKWARD, trainer.optimizer, ("step",)),
             (CHECKPOINT, trainer, ("state_dict",)),
             (CHECKPOINT, directory, ("save_checkpoint",)),
         ]

@@ -50,12 +50,12 @@ class FlowNetwork(FlowModel):
 
     After a token `stop` nothing is decided any more, so there log F starts from one completion.
 
-    With `fused`, prefixes that several rows share are evaluated once, by the hand-written engine.
+    With `use_engine`, prefixes that several rows share are evaluated once, by the hand-written engine.
     Without it everything is left to autograd, as transforms of `torch.func` need it.
     """
 
     context: Tensor
-    fused = True
+    use_engine = True
     mask: IntentionMask | None = None
     stop: int | None = None
     _scratch: Buffers | None = None
@@ -121,8 +121,8 @@ class FlowNetwork(FlowModel):
         def arrange(heads: Heads) -> PathHeads:
             return _path_heads(heads, tokens.shape[1], where, None if allowed is None else allowed[:, :-1])
 
-        if not self.records or not len(tokens):
-            return self._by_autograd(self.body.prefix_sums(prefixes), shown, log_completions, arrange)
+        if not self.engine_applies or not len(tokens):
+            return self._by_autograd(self.body.prefix_states(prefixes), shown, log_completions, arrange)
         if sampled is None or not sampled.covers(tokens):
             engine = self.evaluated(prefixes)
         else:
@@ -138,9 +138,9 @@ class FlowNetwork(FlowModel):
         if self.stop is not None:
             left = self.steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
         log_completions = left * math.log(self.num_tokens)
-        if self.records and len(tokens) and self.device.type == "cpu":
+        if self.engine_applies and len(tokens) and self.device.type == "cpu":
             return EngineHeads(self.evaluated_at(tokens, depths), allowed, log_completions, lambda heads: heads)
-        return self._by_autograd(self.body.sums_at(tokens, depths), allowed, log_completions, lambda heads: heads)
+        return self._by_autograd(self.body.states_at(tokens, depths), allowed, log_completions, lambda heads: heads)
 
     def _by_autograd(
         self, sums: Tensor, allowed: Tensor | None, log_completions: Tensor, arrange: Callable[[Heads], H]
@@ -170,7 +170,7 @@ class FlowNetwork(FlowModel):
     def recording_sampler(self, batch_size: int) -> Sampler:
         """A sampler that keeps what a loss on the same episodes needs, where that can be kept and fits into memory."""
         self._sampled = None  # so that its buffers can be used again
-        if not self.records or batch_size * self.length * self.body.width > _MAX_RECORDED:
+        if not self.engine_applies or batch_size * self.length * self.body.width > _MAX_RECORDED:
             return NetworkSampler(self, batch_size)
         sampler = RecordingSampler(self, batch_size)
         self._sampled = sampler.evaluation
@@ -179,18 +179,18 @@ class FlowNetwork(FlowModel):
     def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
         """Heads at every prefix, the empty one first; [batch, time] → [batch, time + 1, ...].
 
-        Prefixes that several rows share are evaluated once, if `fused`, unless the rows differ in context.
+        Prefixes that several rows share are evaluated once, if `use_engine`, unless the rows differ in context.
         """
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
         left = self.steps_left(tokens)
-        if self.records and context is None and len(tokens):
+        if self.engine_applies and context is None and len(tokens):
             return self._recorded_heads(self.evaluated(tokens), left, allowed)
-        return self._heads(self._features(self.body.prefix_sums(tokens), context), left, allowed)
+        return self._heads(self._features(self.body.prefix_states(tokens), context), left, allowed)
 
     @property
-    def records(self) -> bool:
+    def engine_applies(self) -> bool:
         """True where the hand-written engine evaluates body and heads."""
-        return self.fused and self.conditioner is None and isinstance(self.body, PrefixBody)
+        return self.use_engine and self.conditioner is None and isinstance(self.body, PrefixBody)
 
     def begin_evaluation(self, tree: PrefixTree, num_complete: int = 0) -> PrefixEvaluation:
         """What evaluates this network on a tree, level by level, where it `records`."""
@@ -234,9 +234,9 @@ class FlowNetwork(FlowModel):
         left = self.length - depths
         if self.stop is not None:
             left = self.steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
-        if self.records and context is None and len(tokens) and tokens.device.type == "cpu":
+        if self.engine_applies and context is None and len(tokens) and tokens.device.type == "cpu":
             return self._recorded_heads(self.evaluated_at(tokens, depths), left, allowed)
-        return self._heads(self._features(self.body.sums_at(tokens, depths), context), left, allowed)
+        return self._heads(self._features(self.body.states_at(tokens, depths), context), left, allowed)
 
     @torch.no_grad()
     def evaluated_at(self, tokens: Tensor, depths: Tensor) -> StateEvaluation:
@@ -248,11 +248,11 @@ class FlowNetwork(FlowModel):
     @torch.no_grad()
     def log_flow_of(self, tokens: Tensor) -> Tensor:
         """log F of whole rows, without gradient and in blocks; [rows, time] → [rows]."""
-        if self.records and len(tokens) and tokens.device.type == "cpu":
+        if self.engine_applies and len(tokens) and tokens.device.type == "cpu":
             blocks = tokens.split(max(1, _NEAR_BLOCK // self.policy_head.in_features))
             return torch.cat([self._log_flow_of_block(block) for block in blocks])
         blocks = tokens.split(max(1, _BLOCK // self.policy_head.in_features))
-        return torch.cat([self._log_flow(self.body.sums_of(block), self._left_at_end(block)) for block in blocks])
+        return torch.cat([self._log_flow(self.body.states_of(block), self._left_at_end(block)) for block in blocks])
 
     def _log_flow_of_block(self, tokens: Tensor) -> Tensor:
         """The same for some rows in memory that is used again."""
@@ -265,7 +265,7 @@ class FlowNetwork(FlowModel):
         """log F of every proper prefix with every letter after it, as `log_flow_of`; [batch, L] → [batch, L, K]."""
         entries = self.length * self.num_tokens * self.policy_head.in_features
         blocks = tokens.split(max(1, _BLOCK // entries))
-        return torch.cat([self._log_flow(self.body.child_sums(block), self._children_left(block)) for block in blocks])
+        return torch.cat([self._log_flow(self.body.child_states(block), self._children_left(block)) for block in blocks])
 
     def log_policy(self, sums: Tensor, context: Tensor | None = None, allowed: Tensor | None = None) -> Tensor:
         """log π from the body's summed embeddings alone; [..., width] → [..., K].
@@ -321,8 +321,8 @@ class FlowNetwork(FlowModel):
         return self.policy_head, self.backward_head, self.flow_head
 
     def _features(self, sums: Tensor, context: Tensor | None) -> Tensor:
-        if self.fused and sums.ndim == 2 and isinstance(self.body, PrefixBody):
-            return self._conditioned(self.body.fused_features(sums), context)
+        if self.use_engine and sums.ndim == 2 and isinstance(self.body, PrefixBody):
+            return self._conditioned(self.body.engine_features(sums), context)
         return self._conditioned(self.body.features(sums), context)
 
     def _conditioned(self, features: Tensor, context: Tensor | None) -> Tensor:

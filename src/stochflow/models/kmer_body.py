@@ -92,11 +92,11 @@ class PrefixBody(nn.Module):
         ]
         return torch.stack(columns, dim=-1)
 
-    def child_sums(self, tokens: Tensor) -> Tensor:
+    def child_states(self, tokens: Tensor) -> Tensor:
         """Sums of every proper prefix with every letter after it; [batch, L] → [batch, L, K, width]."""
         positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(-1)
         letters = torch.arange(self.num_tokens, device=tokens.device)
-        sums = self.prefix_sums(tokens[:, :-1]).unsqueeze(2)
+        sums = self.prefix_states(tokens[:, :-1]).unsqueeze(2)
         for row, k in enumerate(self.kmers):
             codes = self._past_codes(tokens, k).unsqueeze(-1) + letters
             sums = sums + self.embedding(self._rows(row, codes, positions))
@@ -115,7 +115,7 @@ class PrefixBody(nn.Module):
         indices = kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self.offsets[row, positions]
         return indices.masked_fill(positions < k - 1, 0)
 
-    def prefix_sums(self, tokens: Tensor) -> Tensor:
+    def prefix_states(self, tokens: Tensor) -> Tensor:
         """Summed embeddings of all prefixes, the empty one first; [batch, time] → [batch, time + 1, width]."""
         terms = self.embedding(self.kmer_indices(tokens)).sum(dim=-2)
         start = self.start.expand(len(tokens), 1, -1)
@@ -132,7 +132,7 @@ class PrefixBody(nn.Module):
             self._complete.append((self.last_indices(list(columns)), all_parents(self.num_tokens, depth)))
         return self._complete[:num_levels]
 
-    def sums_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
+    def states_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
         """Summed embedding of one prefix per row: the first `depths` tokens; [rows, time], [rows] → [rows, width]."""
         indices = self.kmer_indices(tokens)
         inside = torch.arange(tokens.shape[1], device=tokens.device) < depths.unsqueeze(-1)
@@ -141,7 +141,7 @@ class PrefixBody(nn.Module):
         return bags + self.start
 
     def bags(self, tokens: Numbers, depths: Numbers) -> sparse.csr_matrix:
-        """Which embeddings `sums_at` adds up, as ones; [rows, time], [rows] → [rows, num_embeddings]."""
+        """Which embeddings `states_at` adds up, as ones; [rows, time], [rows] → [rows, num_embeddings]."""
         time = tokens.shape[1]
         columns, ends = [np.empty((len(tokens), 0), np.int64)], [np.empty(0, np.int64)]
         for row, k in enumerate(self.kmers):
@@ -157,16 +157,16 @@ class PrefixBody(nn.Module):
         ones = np.ones(len(indices), self.embedding.weight.detach().numpy().dtype)
         return sparse.csr_matrix((ones, indices, starts), shape=(len(tokens), self.embedding.num_embeddings))
 
-    def sums_of(self, tokens: Tensor) -> Tensor:
+    def states_of(self, tokens: Tensor) -> Tensor:
         """Summed embedding of whole rows; [rows, time] → [rows, width].
 
         Rows that stand together and differ in their last letter alone share the sum of the letters before it.
         """
         rows, time = tokens.shape
         if time < 2 or not rows:
-            return self.sums_at(tokens, torch.full((rows,), time, device=tokens.device))
+            return self.states_at(tokens, torch.full((rows,), time, device=tokens.device))
         parents, which = tokens[:, :-1].unique_consecutive(dim=0, return_inverse=True)
-        sums = self.sums_at(parents, torch.full((len(parents),), time - 1, device=tokens.device))
+        sums = self.states_at(parents, torch.full((len(parents),), time - 1, device=tokens.device))
         return self.extend(sums[which], tokens)
 
     def begin(self, batch_size: int) -> Tensor:
@@ -225,7 +225,7 @@ class PrefixBody(nn.Module):
         parts: list[nn.LayerNorm | nn.Linear] = [*layers] if self.norm is None else [self.norm, *layers]
         return [weight for part in parts for weight in (part.weight, part.bias)]
 
-    def fused_features(self, sums: Tensor) -> Tensor:
+    def engine_features(self, sums: Tensor) -> Tensor:
         """The same for [rows, width], with a hand-written gradient."""
         trunk = ResidualTrunk if self.norm is not None else PlainTrunk
         features: Tensor = trunk.apply(self.precision, sums, *self.trunk_weights)  # type: ignore[no-untyped-call]  # torch

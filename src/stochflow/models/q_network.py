@@ -35,5 +35,5 @@ class ActionValues(nn.Module):
             stopped = torch.nn.functional.pad((tokens[:, :-1] == self._stop).cumsum(dim=1) > 0, (1, 0)).unsqueeze(-1)
             stopping = torch.arange(self.head.out_features, device=tokens.device) == self._stop
             steps_after = steps_after * ~(stopped | stopping)
-        features = self.body.features(self.body.prefix_sums(tokens[:, :-1]))
+        features = self.body.features(self.body.prefix_states(tokens[:, :-1]))
         return self.head(features) + steps_after * self._entropy

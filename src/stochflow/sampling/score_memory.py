@@ -37,11 +37,11 @@ class ScoreMemory:
         if reward is None and num_tokens**length <= _MAX_TABLE:
             self._table = np.full(num_tokens**length, np.nan)
             self._powers = num_tokens ** np.arange(length - 1, -1, -1)
-        self._waiting: list[tuple[Tensor, Tensor]] = []  # sequences and scores that the trie does not have yet
-        self._num_waiting = 0
+        self._pending: list[tuple[Tensor, Tensor]] = []  # sequences and scores that the trie does not have yet
+        self._num_pending = 0
 
     def __len__(self) -> int:
-        return self._scores.shape[0] + self._num_waiting
+        return self._scores.shape[0] + self._num_pending
 
     @property
     def trie(self) -> PrefixTrie:
@@ -81,9 +81,9 @@ class ScoreMemory:
 
     def settle(self) -> None:
         """Bring the trie up to date; what has come since the last time is numbered as one batch."""
-        if self._waiting:
-            sequences, scores = (torch.cat(column) for column in zip(*self._waiting, strict=True))
-            self._waiting, self._num_waiting = [], 0
+        if self._pending:
+            sequences, scores = (torch.cat(column) for column in zip(*self._pending, strict=True))
+            self._pending, self._num_pending = [], 0
             self._store(sequences, scores)
 
     def asks(self, sequences: Tensor) -> Tensor:
@@ -125,8 +125,8 @@ class ScoreMemory:
     def _remember(self, unseen: Tensor, answers: Tensor) -> None:
         """Let new sequences, [num, L], wait for the trie; the table has their scores, [num]."""
         if len(unseen):
-            self._waiting.append((unseen, answers))
-            self._num_waiting += len(unseen)
+            self._pending.append((unseen, answers))
+            self._num_pending += len(unseen)
 
     def _store(self, sequences: Tensor, scores: Tensor) -> None:
         """Put new sequences, [num, L], and their scores, [num], into the trie."""
@@ -175,22 +175,22 @@ class ScoreMemory:
         state = {"scores": self._scores, **self._trie.state_dict()}
         if self._reward is not None:
             return {"counts": self._counts, **state}
-        if self._waiting:
+        if self._pending:
             state["waiting"], state["waiting_scores"] = (
-                torch.cat(column) for column in zip(*self._waiting, strict=True)
+                torch.cat(column) for column in zip(*self._pending, strict=True)
             )
         return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self._trie.load_state_dict(state)
         self._scores = state["scores"]
-        self._waiting = [(state["waiting"], state["waiting_scores"])] if "waiting" in state else []
-        self._num_waiting = sum(len(scores) for _, scores in self._waiting)
+        self._pending = [(state["waiting"], state["waiting_scores"])] if "waiting" in state else []
+        self._num_pending = sum(len(scores) for _, scores in self._pending)
         if self._reward is not None:
             self._counts = state["counts"]
         if self._table is not None:
             self._table.fill(np.nan)
-            for sequences, scores in ((self._trie.sequences, self._scores), *self._waiting):
+            for sequences, scores in ((self._trie.sequences, self._scores), *self._pending):
                 self._table[self._codes(sequences)] = scores.numpy()
 
 

@@ -210,7 +210,7 @@ class DistributedTrainer(Trainer):
         assert isinstance(learner.network, ShardedFlowNetwork), "a shared run needs a network that can be shared"
         self._team, self._network = team, learner.network
         self._network.team = team
-        self.descent.reduce = team.sum_gradients
+        self.optimizer.reduce = team.sum_gradients
 
     def measure(self, made: Tensor) -> Tensor:
         """Only the first process asks the oracle."""

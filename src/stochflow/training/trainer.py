@@ -37,14 +37,14 @@ class Trainer:
         trajectories: trajectories sampled.
         seconds: time spent in `train_step`, evaluation excluded.
         idle_steps: steps since the last oracle call.
-        descent: the policy's optimizer.
+        optimizer: the policy's optimizer.
     """
 
     def __init__(self, learner: Learner, objective: Objective, fitter: DynamicsFitter) -> None:
         self.learner, self.objective, self.dynamics_fitter = learner, objective, fitter
         self._config, self._reward = learner.config, learner.reward
         weights = [*learner.network.parameters(), *objective.own.parameters()]
-        self.descent = FlatAdam([weight for weight in weights if weight.requires_grad], self._config.optimiser.clip)
+        self.optimizer = FlatAdam([weight for weight in weights if weight.requires_grad], self._config.optimiser.clip)
         self.exploration = Exploration(**self._config.exploration.model_dump())
         self.step, self.trajectories, self.seconds = 0, 0, 0.0
         self.idle_steps, self._num_free = 0, 0
@@ -103,9 +103,9 @@ class Trainer:
         logged: list[Record] = []
         for terms in self.updates(fresh, progress):
             logged.append(require_finite(terms))
-            self.descent.step(terms["loss"], learning_rate)
+            self.optimizer.step(terms["loss"], learning_rate)
             del terms  # which hold the buffers that the next evaluation uses
-        self.descent.require_finite()
+        self.optimizer.require_finite()
         learned = dynamics_record | _means(logged)
         return self.advance(fresh, learning_rate, time.perf_counter() - started, learned)
 
@@ -243,7 +243,7 @@ class Trainer:
         )
 
     def _parts(self) -> dict[str, Stateful]:
-        return {**self.parts(), "policy_optimiser": self.descent}
+        return {**self.parts(), "policy_optimiser": self.optimizer}
 
     def _progress_at(self, step: int, trajectories: int) -> float:
         budget = self._config.budget

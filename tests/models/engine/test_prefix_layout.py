@@ -34,9 +34,9 @@ def network(request: pytest.FixtureRequest, generator: torch.Generator) -> FlowN
 
 def one_by_one(network: FlowNetwork, tokens: Tensor) -> list[Tensor]:
     """Heads at every prefix by autograd alone."""
-    network.fused = False
+    network.use_engine = False
     heads = network.all_prefixes(tokens)
-    network.fused = True
+    network.use_engine = True
     return list(heads)
 
 
@@ -169,5 +169,5 @@ def test_what_is_too_large_is_not_kept(network: FlowNetwork, monkeypatch: pytest
 
 
 def test_without_the_engine_nothing_is_kept(network: FlowNetwork) -> None:
-    network.fused = False
+    network.use_engine = False
     assert isinstance(network.recording_sampler(4), NetworkSampler)

@@ -87,7 +87,7 @@ class DynamicsModel(nn.Module):
         if self.position is not None:
             logits = logits + self.position[:time]
         if self.state_body is not None:
-            features = self.state_body.features(self.state_body.prefix_sums(tokens[:, :-1]))
+            features = self.state_body.features(self.state_body.prefix_states(tokens[:, :-1]))
             logits = logits + self.state_head(features).unflatten(-1, (self.num_tokens, self.num_tokens))
         return masked_log_softmax(self._with_context(logits, context), self.possible)
 
@@ -97,7 +97,7 @@ class DynamicsModel(nn.Module):
         if self.position is not None:
             logits = logits + self.position[depths]
         if self.state_body is not None:
-            features = self.state_body.features(self.state_body.sums_at(tokens, depths))
+            features = self.state_body.features(self.state_body.states_at(tokens, depths))
             logits = logits + self.state_head(features).unflatten(-1, (self.num_tokens, self.num_tokens))
         return masked_log_softmax(self._with_context(logits, context), self.possible)
 
