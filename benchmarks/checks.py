@@ -16,8 +16,7 @@ from stochflow.config.layers import resolve
 from stochflow.config.methods import method_settings
 from stochflow.experiments.build import build
 from stochflow.experiments.torch_settings import torch_threads
-from stochflow.training import dynamics_fitter
-from stochflow.training import optimizer
+from stochflow.training import dynamics_fitter, optimizer
 from stochflow.training.optimizer import FlatAdam
 
 METHODS = ("gfn-tb", "sgfn-db", "sgfn-kl-trajectory", "sgfn-kl-gamma", "sgfn-kl", "edb")

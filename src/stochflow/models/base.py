@@ -6,7 +6,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from stochflow.models.evaluation import AlongPaths, Array, Evaluation, PathHeads
+from stochflow.core.arrays import Array
+from stochflow.models.evaluation import AlongPaths, Evaluation, PathHeads
 
 
 class Sampler(Protocol):

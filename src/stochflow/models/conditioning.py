@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stochflow.models.attention import initialise_linears
+from stochflow.models.initialisation import initialise_linears, set_to_zero
 
 
 class Conditioner(nn.Module):
@@ -21,7 +21,7 @@ class Conditioner(nn.Module):
 
     def initialise(self, generator: torch.Generator) -> None:
         initialise_linears(self, generator)
-        nn.init.zeros_(self.write.weight)
+        set_to_zero(self.write)
 
     def forward(self, features: Tensor, context: Tensor) -> Tensor:
         """Conditioned features, same shape.

@@ -24,6 +24,7 @@ from stochflow.models.evaluation import (
     Heads,
     PathHeads,
 )
+from stochflow.models.initialisation import set_to_zero
 from stochflow.models.kmer_body import PrefixBody
 from stochflow.models.masks import IntentionMask
 from stochflow.models.prefix_sampler import NetworkSampler, RecordingSampler
@@ -85,9 +86,7 @@ class FlowNetwork(FlowModel):
 
     def initialise(self, generator: torch.Generator) -> None:
         self.body.initialise(generator)
-        for head in self._linears:
-            nn.init.zeros_(head.weight)
-            nn.init.zeros_(head.bias)
+        set_to_zero(*self._linears)
         if self.conditioner is not None:
             self.conditioner.initialise(generator)
 
@@ -265,7 +264,9 @@ class FlowNetwork(FlowModel):
         """log F of every proper prefix with every letter after it, as `log_flow_of`; [batch, L] → [batch, L, K]."""
         entries = self.length * self.num_tokens * self.policy_head.in_features
         blocks = tokens.split(max(1, _BLOCK // entries))
-        return torch.cat([self._log_flow(self.body.child_states(block), self._children_left(block)) for block in blocks])
+        return torch.cat(
+            [self._log_flow(self.body.child_states(block), self._children_left(block)) for block in blocks]
+        )
 
     def log_policy(self, sums: Tensor, context: Tensor | None = None, allowed: Tensor | None = None) -> Tensor:
         """log π from the body's summed embeddings alone; [..., width] → [..., K].

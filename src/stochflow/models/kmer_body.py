@@ -8,22 +8,13 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stochflow.models.engine.layers import (
-    PlainTrunk,
-    ResidualTrunk,
-    Weights,
-    add_plain_gradients,
-    add_residual_gradients,
-    plain_activations,
-    plain_widths,
-    residual_activations,
-    residual_widths,
-)
-from stochflow.models.engine.prefix_layout import Numbers, all_parents, all_prefixes
+from stochflow.core.arrays import Ints
+from stochflow.models.engine.layers import PLAIN, RESIDUAL, TrunkFeatures
+from stochflow.models.engine.prefix_layout import all_parents, all_prefixes
+from stochflow.models.initialisation import initialise_embeddings, initialise_linears
 from stochflow.models.kmers import Codes, kmer_buckets
 
 MAX_BUCKETS = 4096
-_EMBEDDING_SCALE = 0.1
 
 
 def num_rows(num_tokens: int, length: int, kmers: tuple[int, ...]) -> int:
@@ -58,10 +49,11 @@ class PrefixBody(nn.Module):
             # a k-mer cannot end before position k − 1, so the rows of those positions do not exist
             offsets.append([first + (position - k + 1) * buckets for position in range(length)])
         self._first_rows = offsets
-        self._complete: list[tuple[list[Numbers], Numbers]] = []
+        self._complete: list[tuple[list[Ints], Ints]] = []
         self.register_buffer("offsets", torch.tensor(offsets), persistent=False)
         self.embedding = nn.Embedding(num_rows(num_tokens, length, self.kmers), width, padding_idx=0)
         self.start = nn.Parameter(torch.zeros(width))
+        self.trunk = PLAIN if plain else RESIDUAL
         self.norm = None if plain else nn.LayerNorm(width)
         layers = [nn.Linear(width, width) for _ in range(num_layers)]
         for layer in layers:
@@ -70,19 +62,11 @@ class PrefixBody(nn.Module):
         self.layers = nn.ModuleList(layers)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw all weights from `generator`; nothing depends on torch's global state."""
+        """Draw all weights from `generator`."""
+        initialise_embeddings(generator, self.embedding.weight, self.start)
         with torch.no_grad():
-            self.embedding.weight.normal_(std=_EMBEDDING_SCALE, generator=generator)
             self.embedding.weight[0].zero_()
-            self.start.normal_(std=_EMBEDDING_SCALE, generator=generator)
-            bound = self.width**-0.5
-            for name, parameter in self.layers.named_parameters():
-                if name.endswith("weight"):
-                    # row by row, however it lies in memory
-                    drawn = torch.empty_like(parameter, memory_format=torch.contiguous_format)
-                    parameter.copy_(drawn.uniform_(-bound, bound, generator=generator))
-                else:
-                    parameter.zero_()
+        initialise_linears(self.layers, generator)
 
     def kmer_indices(self, tokens: Tensor) -> Tensor:
         """Embedding rows of the k-mers that end at each position; [batch, time] → [batch, time, num_kmers]."""
@@ -121,7 +105,7 @@ class PrefixBody(nn.Module):
         start = self.start.expand(len(tokens), 1, -1)
         return torch.cat([start, terms], dim=1).cumsum(dim=1)
 
-    def complete_levels(self, num_levels: int) -> list[tuple[list[Numbers], Numbers]]:
+    def complete_levels(self, num_levels: int) -> list[tuple[list[Ints], Ints]]:
         """Per level after the empty prefix, all prefixes of so many tokens; made once.
 
         Returns:
@@ -140,7 +124,7 @@ class PrefixBody(nn.Module):
         bags = functional.embedding_bag(indices, self.embedding.weight, mode="sum", padding_idx=0)
         return bags + self.start
 
-    def bags(self, tokens: Numbers, depths: Numbers) -> sparse.csr_matrix:
+    def bags(self, tokens: Ints, depths: Ints) -> sparse.csr_matrix:
         """Which embeddings `states_at` adds up, as ones; [rows, time], [rows] → [rows, num_embeddings]."""
         time = tokens.shape[1]
         columns, ends = [np.empty((len(tokens), 0), np.int64)], [np.empty(0, np.int64)]
@@ -227,36 +211,6 @@ class PrefixBody(nn.Module):
 
     def engine_features(self, sums: Tensor) -> Tensor:
         """The same for [rows, width], with a hand-written gradient."""
-        trunk = ResidualTrunk if self.norm is not None else PlainTrunk
-        features: Tensor = trunk.apply(self.precision, sums, *self.trunk_weights)  # type: ignore[no-untyped-call]  # torch
+        given = (self.trunk, self.precision, sums, *self.trunk_weights)
+        features: Tensor = TrunkFeatures.apply(*given)  # type: ignore[no-untyped-call]  # torch
         return features
-
-    def activation_widths(self) -> list[int]:
-        """Columns of everything that `activations` writes."""
-        widths = plain_widths if self.norm is None else residual_widths
-        return widths(self.width, len(self.layers))
-
-    def activations(self, sums: Tensor, weights: Weights, into: Sequence[Tensor]) -> None:
-        """Write everything that the layers compute, the features last; [rows, width], see `trunk`.
-
-        Args:
-            weights: `trunk_weights`, `lowered` and `transposed`.
-        """
-        if self.norm is None:
-            plain_activations(sums, weights, into)
-        else:
-            residual_activations(sums, weights, into)
-
-    def add_gradients(
-        self, grad: Tensor, sums: Tensor, weights: Weights, made: Sequence[Tensor], into: Weights
-    ) -> Tensor:
-        """Add the gradient in `trunk_weights` to what is there; returns that in the sums, [rows, width].
-
-        Args:
-            grad: in the features, [rows, width]; it is used up.
-            weights: `trunk_weights`, `lowered`.
-            made: the activations.
-        """
-        if self.norm is None:
-            return add_plain_gradients(grad, weights, made, into)
-        return add_residual_gradients(grad, sums, weights, made, into)

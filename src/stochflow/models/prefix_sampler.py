@@ -5,10 +5,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Array
 from stochflow.core.logspace import masked_log_softmax
 from stochflow.models.engine.prefix_evaluation import PrefixEvaluation
 from stochflow.models.engine.prefix_layout import PrefixTree, num_complete_levels
-from stochflow.models.evaluation import Array
 from stochflow.models.kmer_body import PrefixBody
 from stochflow.models.masks import IntentionMask
 from stochflow.models.transformer_body import TransformerBody

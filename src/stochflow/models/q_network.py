@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from stochflow.models.flow_network import FlowNetwork
+from stochflow.models.initialisation import set_to_zero
 
 
 class ActionValues(nn.Module):
@@ -25,8 +26,7 @@ class ActionValues(nn.Module):
 
     def initialise(self, generator: torch.Generator) -> None:
         self.body.initialise(generator)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        set_to_zero(self.head)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Q at every prefix that still has a letter to come, the empty one first; [batch, L] → [batch, L, K]."""

@@ -3,9 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from stochflow.models.attention import Block, initialise_linears
-
-_EMBEDDING_SCALE = 0.1
+from stochflow.models.attention import Block
+from stochflow.models.initialisation import initialise_embeddings, initialise_linears
 
 
 class TransformerBody(nn.Module):
@@ -29,10 +28,8 @@ class TransformerBody(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw all weights from `generator`; nothing depends on torch's global state."""
-        with torch.no_grad():
-            for weight in (self.embedding.weight, self.positions.weight, self.start):
-                weight.normal_(std=_EMBEDDING_SCALE, generator=generator)
+        """Draw all weights from `generator`."""
+        initialise_embeddings(generator, self.embedding.weight, self.positions.weight, self.start)
         initialise_linears(self, generator)
 
     def prefix_states(self, tokens: Tensor) -> Tensor:

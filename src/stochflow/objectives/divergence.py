@@ -6,13 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stochflow.core.logspace import log_marginal, masked_mean
+from stochflow.core.arrays import Array
+from stochflow.core.logspace import log_marginal, masked_mean, pick
 from stochflow.models.base import Sampler
 from stochflow.models.evaluation import ClosedFormLoss, PathHeads
 from stochflow.objectives.base import ARITHMETIC, Objective, TensorTerms, Terms
 from stochflow.objectives.entropy import EntropyTerms, entropy_gradient, entropy_terms
-from stochflow.objectives.path_gradients import Array, PathOutputs, log_softmax, log_sum, silent
-from stochflow.objectives.path_terms import observed_paths, pick
+from stochflow.objectives.path_gradients import PathOutputs, log_softmax, log_sum, silent
+from stochflow.objectives.path_terms import observed_paths
 from stochflow.objectives.regression_losses import balance_loss
 from stochflow.objectives.state_flows import Paths
 from stochflow.sampling.trajectories import Trajectories

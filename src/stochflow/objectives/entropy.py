@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from stochflow.config.schema import ObjectiveConfig
-from stochflow.objectives.path_gradients import Array
+from stochflow.core.arrays import Array
 
 _MAX_SHARE = 1.0 - 1e-6
 _LEAST_MIXTURE = 1e-12

@@ -11,11 +11,13 @@ import torch
 from torch import Tensor
 
 from stochflow.config.schema import LossShape, ObjectiveConfig
+from stochflow.core.arrays import Array
+from stochflow.core.logspace import pick
 from stochflow.models.base import Sampler
 from stochflow.models.dynamics.tabular import chosen
 from stochflow.models.evaluation import ClosedFormLoss, PathHeads
 from stochflow.objectives.base import ARITHMETIC, GEOMETRIC, Learner, Objective, Terms
-from stochflow.objectives.path_gradients import Array, PathGradient, PathOutputs, silent
+from stochflow.objectives.path_gradients import PathGradient, PathOutputs, silent
 from stochflow.objectives.state_flows import Paths, path_flows
 from stochflow.sampling.trajectories import Trajectories
 
@@ -100,11 +102,6 @@ def moments(values: Tensor | Array, valid: Tensor | None) -> Array:
     both = np.empty((*means.shape, 2), means.dtype)
     both[..., 0], both[..., 1] = means, np.sqrt(np.add.reduce(centred * centred, axis=-1) / num_real)
     return both.reshape(*means.shape[:-1], -1)
-
-
-def pick(log_probs: Tensor, actions: Tensor) -> Tensor:
-    """Entries of [batch, time, K] at [batch, time]."""
-    return log_probs.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
 
 
 def log_posterior(log_policy: Tensor, log_matrices: Tensor, outcomes: Tensor) -> Tensor:

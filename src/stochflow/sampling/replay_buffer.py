@@ -1,14 +1,12 @@
 """What was seen, to be seen again."""
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Bools
 from stochflow.models.dynamics.tabular import Codes, code_kind, transition_codes
 from stochflow.sampling.trajectories import Trajectories
-
-Bools = npt.NDArray[np.bool_]
 
 MAX_TOKENS = 2**8  # a token is kept as one byte
 

@@ -3,16 +3,15 @@
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Bools, Floats, Ints
+from stochflow.core.codes import first_rows, place_values
 from stochflow.core.errors import OracleError
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.task import MAX_SCORE
 from stochflow.sampling.prefix_trie import PrefixTrie
-
-Codes = npt.NDArray[np.int64]
 
 _MAX_TABLE = 2**22  # sequences of a space that is kept as one table of scores: 32 megabytes
 
@@ -33,10 +32,10 @@ class ScoreMemory:
         self._counts = torch.empty(0, dtype=torch.float64)
         self._reward = reward
         # in numpy, whose operations on a handful of numbers cost a fraction of torch's
-        self._table: npt.NDArray[np.float64] | None = None
+        self._table: Floats | None = None
         if reward is None and num_tokens**length <= _MAX_TABLE:
             self._table = np.full(num_tokens**length, np.nan)
-            self._powers = num_tokens ** np.arange(length - 1, -1, -1)
+            self._powers = place_values(num_tokens, length).numpy()
         self._pending: list[tuple[Tensor, Tensor]] = []  # sequences and scores that the trie does not have yet
         self._num_pending = 0
 
@@ -108,9 +107,7 @@ class ScoreMemory:
             self._store(unseen, _answers(oracle, unseen))
         return self.lookup(sequences)
 
-    def _pay_by_table(
-        self, sequences: Tensor, oracle: Callable[[Tensor], Tensor], table: npt.NDArray[np.float64]
-    ) -> Tensor:
+    def _pay_by_table(self, sequences: Tensor, oracle: Callable[[Tensor], Tensor], table: Floats) -> Tensor:
         codes = self._codes(sequences)
         scores = table[codes]
         rows = _first_rows(codes, np.isnan(scores))
@@ -141,9 +138,9 @@ class ScoreMemory:
             return torch.from_numpy(_first_rows(codes, np.isnan(self._table[codes])))
         unseen = (self._trie.find(sequences) < 0).nonzero().squeeze(-1)
         distinct, which = sequences[unseen].unique(dim=0, return_inverse=True)
-        return torch.full((len(distinct),), len(sequences)).scatter_reduce(0, which, unseen, "amin")
+        return first_rows(which, len(distinct), unseen)
 
-    def _codes(self, sequences: Tensor) -> Codes:
+    def _codes(self, sequences: Tensor) -> Ints:
         """Place of each sequence in lexicographic order, [batch]."""
         return np.asarray(sequences.numpy() @ self._powers)
 
@@ -194,15 +191,10 @@ class ScoreMemory:
                 self._table[self._codes(sequences)] = scores.numpy()
 
 
-def _first_rows(codes: Codes, wanted: npt.NDArray[np.bool_]) -> Codes:
+def _first_rows(codes: Ints, wanted: Bools) -> Ints:
     """The first row of every code among the wanted rows, codes ascending; [batch] each → [num_codes]."""
     rows = wanted.nonzero()[0]
-    rows = rows[codes[rows].argsort(kind="stable")]
-    ordered = codes.take(rows)
-    different = np.empty(len(rows), dtype=np.bool_)
-    different[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=different[1:])
-    return rows[different]
+    return rows[np.unique(codes[rows], return_index=True)[1]]
 
 
 def _answers(oracle: Callable[[Tensor], Tensor], unseen: Tensor) -> Tensor:

@@ -19,10 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
+from stochflow.core.arrays import Array
 from stochflow.core.errors import ConfigError, DistributedError
 from stochflow.core.processes import launched
 from stochflow.models.base import Sampler
-from stochflow.models.evaluation import Array, Evaluation, H, Heads
+from stochflow.models.evaluation import Evaluation, H, Heads
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.objectives.base import Objective
 from stochflow.objectives.learners import SequenceLearner

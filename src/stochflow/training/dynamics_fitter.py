@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from stochflow.config.schema import DynamicsConfig
+from stochflow.core.arrays import Bools
 from stochflow.core.logspace import safe_log
 from stochflow.environments.graphs.environment import nodes_on
 from stochflow.models.dynamics.counted import KnownGraphDynamics
@@ -103,7 +101,7 @@ class GradientFitter:
         loss = sum(losses) / len(losses)
         return finite_numbers({"forward_dynamics_loss": loss})
 
-    def codes(self, fresh: Trajectories) -> Iterator[tuple[Codes, npt.NDArray[np.bool_] | None]]:
+    def codes(self, fresh: Trajectories) -> Iterator[tuple[Codes, Bools | None]]:
         """What `transition_counts` is to count in the rounds of a step, as many at once as memory allows."""
         config, learner = self._config, self._learner
         num_tokens = learner.network.num_tokens

@@ -8,13 +8,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from stochflow.core.arrays import Bools, Ints
 from stochflow.core.logspace import TINY_PROBABILITY, masked_log_softmax
 from stochflow.environments.channels import Channel
 from stochflow.models.conditioning import per_row
+from stochflow.models.initialisation import set_to_zero
 from stochflow.models.kmer_body import PrefixBody
 
 DependsOn = Literal["intention", "position", "state"]
-Tokens = npt.NDArray[np.int64] | npt.NDArray[np.uint8]
+Tokens = Ints | npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.integer]
 _STATE_WIDTH = 64
 
@@ -57,11 +59,9 @@ class DynamicsModel(nn.Module):
     def initialise(self, generator: torch.Generator) -> None:
         if self.state_body is not None:
             self.state_body.initialise(generator)
-            nn.init.zeros_(self.state_head.weight)
-            nn.init.zeros_(self.state_head.bias)
+            set_to_zero(self.state_head)
         if self.context_head is not None:
-            nn.init.zeros_(self.context_head.weight)
-            nn.init.zeros_(self.context_head.bias)
+            set_to_zero(self.context_head)
 
     @property
     def device(self) -> torch.device:
@@ -173,7 +173,7 @@ def transition_codes(intentions: Tokens, outcomes: Tokens, num_tokens: int) -> C
     return codes.astype(code_kind(num_codes))
 
 
-def transition_counts(codes: Codes, valid: npt.NDArray[np.bool_] | None, num_tokens: int) -> npt.NDArray[np.int64]:
+def transition_counts(codes: Codes, valid: Bools | None, num_tokens: int) -> Ints:
     """How often each outcome followed each intention at each position, [draws, num, L] → [draws, L, K, K].
 
     Args:

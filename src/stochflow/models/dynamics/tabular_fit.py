@@ -3,10 +3,10 @@
 import math
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Ints
 from stochflow.models.dynamics.tabular import DynamicsModel, counted_gradient, table_log_probs
 
 # those of torch.optim.Adam and torch.nn.utils.clip_grad_norm_
@@ -29,7 +29,7 @@ class TableAdam:
         self._step = 0
         self._means, self._squares = np.zeros_like(self._tables()), np.zeros_like(self._tables())
 
-    def fit(self, counts: npt.NDArray[np.int64], learning_rate: float) -> np.ndarray:
+    def fit(self, counts: Ints, learning_rate: float) -> np.ndarray:
         """One update per table of transition counts, in turn; [rounds, L, K, K] → losses, [rounds]."""
         tables = self._tables()
         self._convert(tables.dtype)

@@ -5,8 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Array
 from stochflow.models.engine.prefix_evaluation import EngineEvaluation
-from stochflow.models.evaluation import Array, Evaluation, H, Heads
+from stochflow.models.evaluation import Evaluation, H, Heads
 
 
 class EngineHeads(Evaluation[H]):

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from stochflow.core.arrays import Array, Ints
 from stochflow.core.logspace import masked_log_softmax
 from stochflow.core.torch_kernels import log_softmax_backward
-from stochflow.models.engine.buffers import Array, Buffers, Rows
-from stochflow.models.engine.prefix_layout import Numbers, PrefixTree, climb
+from stochflow.models.engine.buffers import Buffers, Rows
+from stochflow.models.engine.prefix_layout import PrefixTree, climb
 from stochflow.models.evaluation import writes_in_place
 from stochflow.models.kmer_body import PrefixBody
 
@@ -86,7 +87,7 @@ class EngineEvaluation(ABC):
 
     def _evaluate(self, rows: Rows) -> Tensor:
         """Everything behind the first layer, which is there; the heads, [rows, n]."""
-        self._body.activations(rows.sums, self._trunk_columns, rows.made)
+        self._body.trunk.activations(rows.sums, self._trunk_columns, rows.made)
         if rows.arrays is None or self._space.head_arrays is None:
             return torch.addmm(self._head_bias, rows.made[-1], self._head_weight.t(), out=rows.outputs)
         # by numpy, whose products with a few columns take a fraction of torch's
@@ -103,7 +104,9 @@ class EngineEvaluation(ABC):
         """
         num_heads = len(self._space.heads)
         features = self._add_behind_features(grad, rows, into[-num_heads:])
-        return self._body.add_gradients(features, rows.sums, self._trunk, rows.made, into[2 : len(into) - num_heads])
+        return self._body.trunk.add_gradients(
+            features, rows.sums, self._trunk, rows.made, into[2 : len(into) - num_heads]
+        )
 
     def _add_behind_features(self, grad: Tensor, rows: Rows, into: list[Tensor]) -> Tensor:
         """Add the gradient in all heads; returns that in the features, [rows, width]."""
@@ -138,7 +141,7 @@ class PrefixEvaluation(EngineEvaluation):
         super().__init__(space)
         self.tree = tree
         self._starts = [0, tree.sizes[0]]  # first node of every level, and of the one to come
-        self._indices: list[list[Numbers]] = []  # per level after the first
+        self._indices: list[list[Ints]] = []  # per level after the first
         self._levels: list[Array] = []  # the heads of each level
         self._num_grown, self.num_levels = 1, 0
         # the table and the first layer of all nodes as numpy sees them, where it can
@@ -167,7 +170,7 @@ class PrefixEvaluation(EngineEvaluation):
         parents = None if tree.same(depth) else tree.parents[depth - 1]
         self._add_level(self._body.last_indices(tree.node_columns(depth)), parents, tree.sizes[depth])
 
-    def _add_level(self, indices: list[Numbers], parents: Numbers | None, size: int) -> None:
+    def _add_level(self, indices: list[Ints], parents: Ints | None, size: int) -> None:
         """The first layer of a level whose nodes add some embedding rows to what their parents have.
 
         Args:

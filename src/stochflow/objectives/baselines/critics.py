@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from stochflow.core.logspace import masked_mean
+from stochflow.core.logspace import masked_mean, pick
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.q_network import ActionValues
 
@@ -52,6 +52,6 @@ def bellman_targets(next_values: Tensor, log_reward: Tensor) -> Tensor:
 
 def critic_loss(values: Tensor, intentions: Tensor, targets: Tensor, valid: Tensor) -> Tensor:
     """Sum over critics of the mean of (Q(s_t, a_t) − target)²; [num, batch, L, K] and [batch, L] → a scalar."""
-    chosen = values.gather(-1, intentions.expand(len(values), -1, -1).unsqueeze(-1)).squeeze(-1)
+    chosen = pick(values, intentions.expand(len(values), -1, -1))
     errors = (chosen - targets.detach()).square()
     return len(values) * masked_mean(errors, valid.expand_as(errors))

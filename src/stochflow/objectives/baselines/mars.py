@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from stochflow.core.logspace import pick
 from stochflow.models.edit_proposal import EditProposal
 from stochflow.objectives.base import Terms
 from stochflow.objectives.baselines.mcmc import MetropolisHastings
@@ -26,7 +27,7 @@ def realised_log_proposal(log_edits: Tensor, before: Tensor, realised: Tensor, l
     rows = log_dynamics.expand(len(realised), -1, -1, -1)
     came = realised[..., None, None].expand(*rows.shape[:-1], 1)
     log_letters = rows.gather(-1, came).squeeze(-1)  # log P̂(x_t|a) for every a, [batch, L, K]
-    unedited = log_letters.gather(-1, before.unsqueeze(-1)).squeeze(-1)
+    unedited = pick(log_letters, before)
     # an edit exchanges one factor of the product
     exchanged = log_edits + log_letters - unedited.unsqueeze(-1)
     return unedited.sum(dim=-1) + exchanged.flatten(1).logsumexp(dim=-1)

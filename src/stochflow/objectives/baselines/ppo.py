@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from stochflow.core.logspace import entropy, masked_mean
+from stochflow.core.logspace import entropy, masked_mean, pick
 from stochflow.objectives.base import Objective, Terms
 from stochflow.objectives.learners import SequenceLearner
 from stochflow.sampling.trajectories import Trajectories
@@ -43,11 +43,6 @@ def standardised(advantages: Tensor, valid: Tensor) -> Tensor:
     return (advantages - mean) / (spread + 1e-8)
 
 
-def chosen(log_policy: Tensor, intentions: Tensor) -> Tensor:
-    """log π(a_t|s_t) of what was intended; [batch, L, K], [batch, L] → [batch, L]."""
-    return log_policy.gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
-
-
 class PPO(Objective):
     """Maximises E[log R(x) − τ·Σ_t log π(a_t|s_t)], several epochs on each fresh batch and nothing remembered.
 
@@ -72,7 +67,7 @@ class PPO(Objective):
         with torch.no_grad():
             heads = learner.network.all_prefixes(outcomes)
         values = heads.log_flow[:, :-1]
-        rewards = -config.temperature * chosen(heads.log_policy[:, :-1], intentions)
+        rewards = -config.temperature * pick(heads.log_policy[:, :-1], intentions)
         rewards[:, -1] += learner.log_rewards(fresh, step).float().to(learner.device)
         advantages = generalised_advantages(rewards, values, config.gae_decay)
         for _ in range(learner.config.optimiser.updates):
@@ -87,7 +82,7 @@ class PPO(Objective):
         )
         heads = learner.network.all_prefixes(outcomes)
         log_policy = heads.log_policy[:, :-1]
-        log_ratios = chosen(log_policy, intentions) - log_old
+        log_ratios = pick(log_policy, intentions) - log_old
         actor_loss = clipped_surrogate(log_ratios, advantages, config.clip, valid)
         value_loss = masked_mean((heads.log_flow[:, :-1] - returns).square(), valid)
         policy_entropy = masked_mean(entropy(log_policy), valid)

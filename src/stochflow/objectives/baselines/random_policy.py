@@ -6,10 +6,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from stochflow.core.logspace import log_marginal
+from stochflow.core.logspace import log_marginal, pick
 from stochflow.objectives.base import Learner, Objective, Terms
 from stochflow.objectives.divergence import reward_adjusted_diff
-from stochflow.objectives.path_terms import pick
 from stochflow.sampling.trajectories import Trajectories
 
 
