@@ -11,6 +11,7 @@ from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.experiments.build import build
 from stochflow.experiments.launch import resolve_config
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.transformer_body import TransformerBody
 
@@ -100,7 +101,7 @@ def test_the_tree_sweep_agrees_with_one_pass_over_all_sequences(generator: torch
     network = FlowNetwork(NUM_TOKENS, LENGTH, (1,), WIDTH, 2, make_body())
     torch.nn.init.normal_(network.policy_head.weight, generator=generator)
     network = network.double()
-    log_policy = network.all_prefixes(all_sequences()).log_policy.detach()
+    log_policy = network.evaluate(AtPrefixes(all_sequences())).heads().log_policy.detach()
     for depth, level in enumerate(network.tree_log_policies()):
         below = NUM_TOKENS ** (LENGTH - depth)
         torch.testing.assert_close(level.repeat_interleave(below, dim=0), log_policy[:, depth])

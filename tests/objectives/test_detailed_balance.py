@@ -116,7 +116,7 @@ def fixed_network(heads: Heads) -> FlowNetwork:
     """A network that gives these answers whatever it is asked."""
 
     class Fixed(StubNetwork):
-        def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
+        def at_every_prefix(self, tokens: Tensor) -> Heads:
             return heads
 
     return Fixed(NUM_TOKENS, LENGTH)

@@ -31,15 +31,18 @@ class AlongPaths(NamedTuple):
 
 
 class AtPrefixes(NamedTuple):
-    """One prefix per row.
+    """One prefix per row, or all of them.
 
     Attributes:
         tokens: [rows, time].
-        depths: how many of the tokens count, [rows].
+        depths: how many of the tokens count, [rows]; None for every prefix, the empty one first.
+        context: c of each row for a conditional network, [rows, context_width], or one for all, [context_width]; None
+            for the network's own.
     """
 
     tokens: Tensor
-    depths: Tensor
+    depths: Tensor | None = None
+    context: Tensor | None = None
 
 
 class Heads(NamedTuple):

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from stochflow.core.arrays import Array
 from stochflow.core.logspace import TINY_PROBABILITY, masked_log_softmax
-from stochflow.environments.graphs.environment import nodes_on
+from stochflow.environments.graphs.environment import nodes_on, states_on
 from stochflow.environments.graphs.graph import Graph
 from stochflow.models.base import ChildFlows, FlowModel, Sampler
 from stochflow.models.evaluation import AlongPaths, AutogradEvaluation, Evaluation, PathHeads
@@ -131,8 +131,7 @@ class GraphNetwork(FlowModel):
     @torch.no_grad()
     def children_along(self, outcomes: Tensor, valid: Tensor) -> ChildFlows:
         graph, device = self.graph, self.device
-        nodes = nodes_on(graph, outcomes.cpu(), valid.cpu())[:, :-1]
-        states = torch.where(valid.cpu(), nodes, 0)
+        states = states_on(graph, outcomes.cpu(), valid.cpu())
         children, possible = graph.children[states], graph.possible[states].to(device)
         distinct, which = children.clamp_min(0).unique(return_inverse=True)
         distinct, which = distinct.to(device), which.to(device)
@@ -152,7 +151,6 @@ class GraphNetwork(FlowModel):
     def root_log_flow(self) -> float:
         return float(self.log_flows(torch.zeros(1, dtype=torch.int64)))
 
-    @torch.no_grad()
     def policy_table(self) -> Tensor:
         """log π(a|s) of every state, on the CPU, float64, [S, A]."""
         return self.policy_rows(torch.arange(self.num_states))

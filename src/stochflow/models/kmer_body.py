@@ -42,6 +42,7 @@ class PrefixBody(nn.Module):
         super().__init__()
         self.num_tokens, self.length, self.width = num_tokens, length, width
         self.kmers = tuple(k for k in kmers if k <= length)
+        self.longest = max(self.kmers, default=0)
         offsets = []
         for row, k in enumerate(self.kmers):
             first = num_rows(num_tokens, length, self.kmers[:row])  # row 0 stays zero: it pads what has not ended yet
@@ -113,7 +114,7 @@ class PrefixBody(nn.Module):
         """
         for depth in range(len(self._complete) + 1, num_levels + 1):
             columns = all_prefixes(self.num_tokens, depth, torch.device("cpu")).numpy().T
-            self._complete.append((self.last_indices(list(columns)), all_parents(self.num_tokens, depth)))
+            self._complete.append((self.last_indices(list(columns), depth), all_parents(self.num_tokens, depth)))
         return self._complete[:num_levels]
 
     def states_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
@@ -159,7 +160,7 @@ class PrefixBody(nn.Module):
 
     def extend(self, sums: Tensor, tokens: Tensor) -> Tensor:
         """Sums after one more token, where `tokens` [batch, time] ends with it; [batch, width] → same."""
-        return self.add(sums, self.last_indices(tokens.unbind(dim=1)))
+        return self.add(sums, self.last_indices(tokens.unbind(dim=1), tokens.shape[1]))
 
     def add(self, sums: Tensor, indices: list[Tensor], into: Tensor | None = None) -> Tensor:
         """Sums and further embedding rows, [batch] each; [batch, width] → same, written where it is wanted."""
@@ -170,16 +171,20 @@ class PrefixBody(nn.Module):
             into.copy_(sums)
         return sums
 
-    def last_indices(self, tokens: Sequence[Codes]) -> list[Codes]:
-        """Embedding rows of the k-mers that end with the last token; [batch] per position → [batch] per k there is."""
-        position = len(tokens) - 1
+    def last_indices(self, tokens: Sequence[Codes], depth: int) -> list[Codes]:
+        """Embedding rows of the k-mers that end with the last token of prefixes; [batch] per k there is.
+
+        Args:
+            tokens: the last `longest` positions of the prefixes at least, or all, [batch] each.
+            depth: tokens of a prefix.
+        """
         columns = []
         for row, k in enumerate(self.kmers):
-            if k <= position + 1:
-                codes = tokens[position + 1 - k]
-                for place in range(position + 2 - k, position + 1):
+            if k <= depth:
+                codes = tokens[-k]
+                for place in range(1 - k, 0):
                     codes = codes * self.num_tokens + tokens[place]
-                columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self._first_rows[row][position])
+                columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self._first_rows[row][depth - 1])
         return columns
 
     def features(self, sums: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from stochflow.core.arrays import Array
 from stochflow.core.codes import encode
 from stochflow.core.logspace import log_marginal, safe_log
 from stochflow.models.base import FlowModel, Sampler
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.graph_network import GraphNetwork, GraphSampler
 from stochflow.sampling.rollout import Walk
@@ -79,7 +80,7 @@ class NetworkPolicy:
 
     @torch.no_grad()
     def _log_policy(self, outcomes: Tensor) -> Tensor:
-        return self._network.all_prefixes(outcomes.to(self._network.device)).log_policy[:, :-1].cpu()
+        return self._network.evaluate(AtPrefixes(outcomes)).heads().log_policy[:, :-1].cpu()
 
 
 class GraphPolicy:

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stochflow.core.arrays import Bools, Floats, Ints
+from stochflow.core.arrays import Floats, Ints
 from stochflow.core.codes import first_rows, place_values
 from stochflow.core.errors import OracleError
 from stochflow.environments.rewards import Reward
@@ -99,31 +99,20 @@ class ScoreMemory:
         """
         if self._reward is not None:
             return self._measure(sequences, oracle, self._reward)
-        if self._table is not None:
-            return self._pay_by_table(sequences, oracle, self._table)
         rows = self._new_rows(sequences)
         if len(rows):
             unseen = sequences[rows]
-            self._store(unseen, _answers(oracle, unseen))
+            self._remember(unseen, _answers(oracle, unseen))
         return self.lookup(sequences)
 
-    def _pay_by_table(self, sequences: Tensor, oracle: Callable[[Tensor], Tensor], table: Floats) -> Tensor:
-        codes = self._codes(sequences)
-        scores = table[codes]
-        rows = _first_rows(codes, np.isnan(scores))
-        if len(rows):
-            unseen = torch.from_numpy(sequences.numpy().take(rows, axis=0))
-            answers = _answers(oracle, unseen)
-            table[codes[rows]] = answers.numpy()
-            self._remember(unseen, answers)
-            scores = table[codes]
-        return torch.from_numpy(scores)
-
-    def _remember(self, unseen: Tensor, answers: Tensor) -> None:
-        """Let new sequences, [num, L], wait for the trie; the table has their scores, [num]."""
-        if len(unseen):
-            self._pending.append((unseen, answers))
-            self._num_pending += len(unseen)
+    def _remember(self, unseen: Tensor, scores: Tensor) -> None:
+        """Keep the scores, [num], of new sequences, [num, L]: in the table and pending for the trie, or in the trie."""
+        if self._table is None:
+            self._store(unseen, scores)
+            return
+        self._table[self._codes(unseen)] = scores.numpy()
+        self._pending.append((unseen, scores))
+        self._num_pending += len(unseen)
 
     def _store(self, sequences: Tensor, scores: Tensor) -> None:
         """Put new sequences, [num, L], and their scores, [num], into the trie."""
@@ -135,7 +124,8 @@ class ScoreMemory:
         """The first row of every sequence that was never paid for, sequences in lexicographic order; [num_new]."""
         if self._table is not None:
             codes = self._codes(sequences)
-            return torch.from_numpy(_first_rows(codes, np.isnan(self._table[codes])))
+            rows = np.isnan(self._table[codes]).nonzero()[0]
+            return torch.from_numpy(rows[np.unique(codes[rows], return_index=True)[1]])
         unseen = (self._trie.find(sequences) < 0).nonzero().squeeze(-1)
         distinct, which = sequences[unseen].unique(dim=0, return_inverse=True)
         return first_rows(which, len(distinct), unseen)
@@ -189,12 +179,6 @@ class ScoreMemory:
             self._table.fill(np.nan)
             for sequences, scores in ((self._trie.sequences, self._scores), *self._pending):
                 self._table[self._codes(sequences)] = scores.numpy()
-
-
-def _first_rows(codes: Ints, wanted: Bools) -> Ints:
-    """The first row of every code among the wanted rows, codes ascending; [batch] each → [num_codes]."""
-    rows = wanted.nonzero()[0]
-    return rows[np.unique(codes[rows], return_index=True)[1]]
 
 
 def _answers(oracle: Callable[[Tensor], Tensor], unseen: Tensor) -> Tensor:

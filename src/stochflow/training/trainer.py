@@ -224,23 +224,15 @@ class Trainer:
             for part, owner in self._parts().items()
             for name, tensor in owner.state_dict().items()
         }
-        counters = [
-            float(self.step),
-            float(self.trajectories),
-            self.seconds,
-            float(self._num_free),
-            float(self.idle_steps),
-        ]
+        counters = [self.step, self.trajectories, self.seconds, self._num_free, self.idle_steps]
         return state | {"counters": torch.tensor(counters, dtype=torch.float64)}
 
     def load_state_dict(self, state: State) -> None:
         for part, owner in self._parts().items():
             prefix = f"{part}."
             owner.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
-        step, trajectories, self.seconds, num_free, idle_steps = state["counters"].tolist()
-        self.step, self.trajectories, self._num_free, self.idle_steps = map(
-            int, (step, trajectories, num_free, idle_steps)
-        )
+        step, trajectories, self.seconds, *others = state["counters"].tolist()
+        self.step, self.trajectories, self._num_free, self.idle_steps = map(int, (step, trajectories, *others))
 
     def _parts(self) -> dict[str, Stateful]:
         return {**self.parts(), "policy_optimiser": self.optimizer}

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from stochflow.core.arrays import Ints
+from stochflow.core.torch_kernels import ADAM_EPSILON, BETA_1, BETA_2
 from stochflow.models.dynamics.tabular import DynamicsModel, counted_gradient, table_log_probs
 
-# those of torch.optim.Adam and torch.nn.utils.clip_grad_norm_
-_DECAY_MEAN, _DECAY_SQUARE, _EPSILON, _NORM_MARGIN = 0.9, 0.999, 1e-8, 1e-6
+_NORM_MARGIN = 1e-6  # that of torch.nn.utils.clip_grad_norm_
 
 
 class TableAdam:
@@ -91,17 +91,17 @@ class TableAdam:
         if norm > self._clip - _NORM_MARGIN:
             gradient *= min(self._clip / (norm + _NORM_MARGIN), 1.0)
         self._step += 1
-        self._means += (1.0 - _DECAY_MEAN) * (gradient - self._means)
+        self._means += (1.0 - BETA_1) * (gradient - self._means)
         gradient *= gradient
         gradient -= self._squares
-        gradient *= 1.0 - _DECAY_SQUARE
+        gradient *= 1.0 - BETA_2
         self._squares += gradient
         # both corrections of Adam as one factor of the step
-        root = math.sqrt(1.0 - _DECAY_SQUARE**self._step)
+        root = math.sqrt(1.0 - BETA_2**self._step)
         spread = np.sqrt(self._squares)
-        spread += _EPSILON * root
+        spread += ADAM_EPSILON * root
         np.divide(self._means, spread, out=spread)
-        spread *= learning_rate * root / (1.0 - _DECAY_MEAN**self._step)
+        spread *= learning_rate * root / (1.0 - BETA_1**self._step)
         tables -= spread
 
     def _tables(self) -> np.ndarray:

@@ -1,11 +1,13 @@
 """The k-mer network on a tree of prefixes, level by level, or at single prefixes, with hand-written gradients."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -14,8 +16,10 @@ from stochflow.core.logspace import masked_log_softmax
 from stochflow.core.torch_kernels import log_softmax_backward
 from stochflow.models.engine.buffers import Buffers, Rows
 from stochflow.models.engine.prefix_layout import PrefixTree, climb
-from stochflow.models.evaluation import writes_in_place
+from stochflow.models.evaluation import Evaluation, H, Heads, writes_in_place
 from stochflow.models.kmer_body import PrefixBody
+
+Arrange: TypeAlias = Callable[[Heads, Tensor | None], H]
 
 
 class EngineEvaluation(ABC):
@@ -37,22 +41,19 @@ class EngineEvaluation(ABC):
     def row_outputs(self) -> Tensor:
         """The heads at every row side by side, without gradient, [..., n]."""
 
-    def rows(self) -> Array:
-        """The same as numpy sees them."""
-        return self.row_outputs().cpu().numpy()
-
     @abstractmethod
     def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
         """Add the gradient in all weights that follows from that in `row_outputs`, [..., n]."""
 
-    def heads(self, allowed: Tensor | None, log_completions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """log π, log π_B and log F at every row, [..., K], [..., K] and [...].
+    def heads(self, allowed: Tensor | None, log_completions: Tensor) -> Heads:
+        """log π, log π_B and log F at every row.
 
         Args:
             allowed: what a mask says of the intentions, [..., K].
             log_completions: what is added to the head of log F, [...] or broadcastable to it.
         """
-        return _Heads.apply(self, allowed, log_completions, *self._space.weights)  # type: ignore[no-untyped-call]  # torch
+        found = _Heads.apply(self, allowed, log_completions, *self._space.weights)  # type: ignore[no-untyped-call]  # torch
+        return Heads(*found)
 
     @property
     def is_current(self) -> bool:
@@ -168,7 +169,8 @@ class PrefixEvaluation(EngineEvaluation):
         """The first layer of the next level, which the tree has."""
         depth, tree = self._num_grown, self.tree
         parents = None if tree.same(depth) else tree.parents[depth - 1]
-        self._add_level(self._body.last_indices(tree.node_columns(depth)), parents, tree.sizes[depth])
+        columns = tree.node_columns(depth, self._body.longest)
+        self._add_level(self._body.last_indices(columns, depth), parents, tree.sizes[depth])
 
     def _add_level(self, indices: list[Ints], parents: Ints | None, size: int) -> None:
         """The first layer of a level whose nodes add some embedding rows to what their parents have.
@@ -203,6 +205,13 @@ class PrefixEvaluation(EngineEvaluation):
             self._levels.append(outputs[starts[level] - first : starts[level + 1] - first])
         self.num_levels = self._num_grown
 
+    def finish(self) -> None:
+        """All levels that the tree has, the complete sequences included, which sampling leaves out."""
+        while self._num_grown <= self.tree.depth:
+            self.grow()
+        if self.num_levels < self._num_grown:
+            self.evaluate()
+
     def covers(self, tokens: Tensor) -> bool:
         """True when this is the network as it is now, on finished rows that are just these, [batch, time]."""
         tree = self.tree
@@ -235,6 +244,62 @@ class PrefixEvaluation(EngineEvaluation):
         climb(self._add_behind_sums(grad, self._space.rows(0, num), into), self._indices, self.tree, into[0], into[1])
 
 
+class StateEvaluation(EngineEvaluation):
+    """Evaluates prefixes of any depth that stand for themselves, where numpy can read the weights."""
+
+    def __init__(self, space: Buffers, bags: sparse.csr_matrix) -> None:
+        """All of them at once.
+
+        Args:
+            space: with a capacity for them.
+            bags: which embeddings add up to each, see `PrefixBody.bags`.
+        """
+        super().__init__(space)
+        self._bags = bags
+        sums = bags @ space.table.detach().numpy()
+        sums += space.start.detach().numpy()
+        self._rows = space.rows(0, len(sums))._replace(sums=torch.from_numpy(sums))
+        self._evaluate(self._rows)
+
+    def row_outputs(self) -> Tensor:
+        return self._rows.outputs
+
+    def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
+        sums = self._add_behind_sums(rows, self._rows, into)
+        into[0].add_(torch.from_numpy(self._bags.T @ sums.numpy()))
+        into[1].add_(sums.sum(dim=0))
+
+
+class EngineHeads(Evaluation[H]):
+    """Outputs as the hand-written engine has them.
+
+    Args:
+        engine: what it has evaluated.
+        allowed: what a mask says of the intentions at the same prefixes, [..., K].
+        log_completions: what is added to the head of log F, [...].
+        arrange: makes the heads that were requested of those at the prefixes and of `allowed`.
+    """
+
+    def __init__(
+        self,
+        engine: EngineEvaluation,
+        allowed: Tensor | None,
+        log_completions: Tensor,
+        arrange: Arrange[H],
+    ) -> None:
+        self._engine, self._allowed, self._log_completions = engine, allowed, log_completions
+        self._arrange = arrange
+
+    def heads(self) -> H:
+        return self._arrange(self._engine.heads(self._allowed, self._log_completions), self._allowed)
+
+    def outputs(self) -> Array:
+        return self._engine.row_outputs().cpu().numpy()
+
+    def backward(self, grad: Array) -> None:
+        self._engine.add_gradients(torch.from_numpy(grad).to(self._log_completions.device))
+
+
 class _Heads(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -262,8 +327,4 @@ class _Heads(torch.autograd.Function):
                 if number == 0 and ctx.allowed is not None:
                     grad = grad.masked_fill(~ctx.allowed, 0.0)
                 part.copy_(log_softmax_backward(grad, log_probs))
-        return None, None, None, *_returned(ctx.evaluation.gradients(rows), ctx.num_weights)
-
-
-def _returned(gradients: list[Tensor] | None, num: int) -> list[Tensor | None]:
-    return [None] * num if gradients is None else [*gradients]
+        return None, None, None, *(ctx.evaluation.gradients(rows) or [None] * ctx.num_weights)

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import overload
 
 import numpy as np
 import torch
@@ -67,11 +66,7 @@ class PrefixTree:
     @property
     def tokens(self) -> Tensor:
         """The rows so far, [batch, depth]."""
-        return self.tokens_of(len(self._columns))
-
-    def tokens_of(self, depth: int) -> Tensor:
-        """The first tokens of the rows, [batch, depth]."""
-        return self._side_by_side(self._columns[:depth], self.batch_size)
+        return self._side_by_side(self._columns, self.batch_size)
 
     @property
     def parted(self) -> bool:
@@ -82,14 +77,13 @@ class PrefixTree:
         """The prefixes of a level, [num_nodes, depth]."""
         return self._side_by_side(self.node_columns(depth), self.sizes[depth])
 
-    def node_columns(self, depth: int) -> Sequence[Ints]:
-        """The same position by position, [num_nodes] each."""
-        rows = self._rows[depth]
+    def node_columns(self, depth: int, num_last: int | None = None) -> list[Ints]:
+        """The same position by position, [num_nodes] each; all of them, or at most so many of the last."""
+        rows, first = self._rows[depth], 0 if num_last is None else max(depth - num_last, 0)
         if rows is None:
-            return list(all_prefixes(self.num_tokens, depth, torch.device("cpu")).numpy().T)
-        if rows is self._all:
-            return self._columns[:depth]
-        return Selected(self._columns[:depth], rows)
+            return list(all_prefixes(self.num_tokens, depth, torch.device("cpu")).numpy().T[first:])
+        columns = self._columns[first:depth]
+        return columns if rows is self._all else [column[rows] for column in columns]
 
     def advance(self, column: Ints) -> None:
         """Append one token per row, [batch]."""
@@ -169,27 +163,6 @@ class PrefixTree:
         self._rows.append(rows)
         self.which.append(which)
         self.sizes.append(size)
-
-
-class Selected(Sequence[Ints]):
-    """Some rows of columns, each selected when it is asked for."""
-
-    def __init__(self, columns: list[Ints], rows: Ints) -> None:
-        self._columns, self._rows = columns, rows
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    @overload
-    def __getitem__(self, place: int) -> Ints: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Ints]: ...
-
-    def __getitem__(self, place: int | slice) -> Ints | list[Ints]:
-        if isinstance(place, slice):
-            return [column[self._rows] for column in self._columns[place]]
-        return self._columns[place][self._rows]
 
 
 @lru_cache(maxsize=64)

@@ -11,6 +11,7 @@ from stochflow.config.context import ContextConfig, PretrainingConfig
 from stochflow.environments.sequences.multi_task import tasks_of_rows
 from stochflow.models.base import Sampler
 from stochflow.models.context import ContextEncoder
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.prefix_sampler import NetworkSampler
 from stochflow.sampling.policies import NetworkPolicy
@@ -94,5 +95,5 @@ class ConditionalPolicy(NetworkPolicy):
 
     @torch.no_grad()
     def _log_policy(self, outcomes: Tensor) -> Tensor:
-        heads = self._network.all_prefixes(outcomes.to(self._network.device), self._of_rows(len(outcomes)))
-        return heads.log_policy[:, :-1].cpu()
+        where = AtPrefixes(outcomes, context=self._of_rows(len(outcomes)))
+        return self._network.evaluate(where).heads().log_policy[:, :-1].cpu()
