@@ -1,4 +1,4 @@
-"""How good, how many and how different: metrics of a set of designs.
+"""Metrics of a set of designs: quality, number of modes, diversity and novelty.
 
 Designs are rows of tokens, [n, L], of one common length and any integer type. Every result is the same whatever
 the order of the rows. Where lengths vary, a `padding` token fills up what follows the last letter, and edit distances

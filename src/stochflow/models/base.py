@@ -1,4 +1,4 @@
-"""What every flow model answers: heads along the paths of a batch, flows of all children, and a sampler."""
+"""The interfaces of flow models and samplers."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol

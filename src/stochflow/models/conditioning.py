@@ -1,4 +1,4 @@
-"""Features of a prefix, read in the light of a context."""
+"""Conditioning of features on a context by scale and shift (FiLM)."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""Which letter of a sequence to change, and into what."""
+"""A proposal distribution over changes of one letter of a sequence."""
 
 import math
 from itertools import pairwise

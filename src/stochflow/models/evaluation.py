@@ -1,4 +1,4 @@
-"""The one door to a network: what it says at some states, and the way back into its weights."""
+"""Evaluations: outputs of a network at some states, and their gradient in its weights."""
 
 import threading
 from abc import ABC, abstractmethod

@@ -13,15 +13,7 @@ from stochflow.models.conditioning import Conditioner
 from stochflow.models.engine.buffers import Buffers, Version
 from stochflow.models.engine.prefix_evaluation import Arrange, EngineHeads, PrefixEvaluation, StateEvaluation
 from stochflow.models.engine.prefix_layout import PrefixTree
-from stochflow.models.evaluation import (
-    AlongPaths,
-    AtPrefixes,
-    AutogradEvaluation,
-    Evaluation,
-    H,
-    Heads,
-    PathHeads,
-)
+from stochflow.models.evaluation import AlongPaths, AtPrefixes, AutogradEvaluation, Evaluation, H, Heads, PathHeads
 from stochflow.models.initialisation import set_to_zero
 from stochflow.models.kmer_body import PrefixBody
 from stochflow.models.masks import IntentionMask
@@ -44,13 +36,12 @@ class FlowNetwork(FlowModel):
     takes c as one vector per row, [rows, context_width], or one for all, [context_width]; without it the network's own
     `context` counts, which is zero until it is set.
 
-    With a `mask`, intentions that it does not allow have log π = log 1e-30 wherever π is asked for: what samples, what
-    learns and what judges see the same policy.
+    With a `mask`, intentions that it does not allow have log π = log 1e-30 in sampling, training and evaluation alike.
 
-    After a token `stop` nothing is decided any more, so there log F starts from one completion.
+    After a token `stop` no decision is left, so there log F starts from one completion.
 
-    With `use_engine`, prefixes that several rows share are evaluated once, by the hand-written engine.
-    Without it everything is left to autograd, as transforms of `torch.func` need it.
+    With `use_engine`, prefixes that several rows share are evaluated once, by the hand-written engine. Without it
+    autograd computes everything, as transforms of `torch.func` need it.
     """
 
     context: Tensor
@@ -196,8 +187,9 @@ class FlowNetwork(FlowModel):
     def begin_evaluation(self, tree: PrefixTree, num_complete: int = 0) -> PrefixEvaluation:
         """What evaluates this network on a tree, level by level, where the engine applies."""
         assert isinstance(self.body, PrefixBody)
-        num_nodes = PrefixEvaluation.num_nodes(self.body, tree, num_complete)
-        return PrefixEvaluation(self._space(self.body, num_nodes), tree, num_complete)
+        complete = sum(self.num_tokens**depth for depth in range(1 + num_complete))
+        most = max(tree.sizes[0], complete) + (self.length - num_complete) * tree.batch_size
+        return PrefixEvaluation(self._space(self.body, most), tree, num_complete)
 
     def _space(self, body: PrefixBody, num_nodes: int) -> Buffers:
         """Buffers for so many nodes: those of the last evaluation, if they are large enough and free."""

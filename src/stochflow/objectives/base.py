@@ -1,4 +1,4 @@
-"""What every objective is given, and what it gives back."""
+"""The interfaces of training objectives: what they read (`Learner`) and the losses that they return (`Objective`)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping

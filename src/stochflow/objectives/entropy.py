@@ -1,4 +1,4 @@
-"""The entropy ratio r_γ and the dynamics loss: how openly a policy decides, and where."""
+"""The entropy ratio r_γ and the dynamics loss: regularisers on the entropy of a policy by depth."""
 
 import math
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What the balance conditions along a path have in common: five terms per step, and whose path it is."""
+"""Balance conditions along a path: their five terms per step, on the intended or the realised path."""
 
 import math
 from abc import abstractmethod

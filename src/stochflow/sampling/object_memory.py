@@ -1,4 +1,4 @@
-"""Which objects of a graph were paid for."""
+"""A cache of oracle scores by object of a graph."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What was seen, to be seen again."""
+"""The replay buffer: the latest trajectories, kept for further updates."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""Scores that were paid for: each once, or again and again where the oracle is noisy."""
+"""A cache of oracle scores by sequence; the mean of several measurements where the oracle is noisy."""
 
 from collections.abc import Callable
 
@@ -17,13 +17,13 @@ _MAX_TABLE = 2**22  # sequences of a space that is kept as one table of scores: 
 
 
 class ScoreMemory:
-    """Remembers the score of every sequence that was ever sent to the oracle.
+    """Cache of the scores of all sequences that were sent to the oracle.
 
     With a `reward` the oracle counts as noisy: every visit is measured anew, and what is remembered is the score whose
     reward is the mean reward of all measurements, (mean R)^(1/β). The target is E[R], and this is how to estimate it.
 
-    Where all sequences fit into one table a look-up is one read of it, and the trie is brought up to date by `settle`,
-    or when somebody asks for it.
+    Where all sequences fit into one table a look-up is one read of it, and new sequences are pending until `settle`, or
+    a read of `trie` or `scores`, inserts them into the trie.
     """
 
     def __init__(self, num_tokens: int, length: int, reward: Reward | None = None) -> None:
@@ -79,7 +79,7 @@ class ScoreMemory:
         return self.trie.sequences
 
     def settle(self) -> None:
-        """Bring the trie up to date; what has come since the last time is numbered as one batch."""
+        """Insert the pending sequences into the trie; they are numbered as one batch."""
         if self._pending:
             sequences, scores = (torch.cat(column) for column in zip(*self._pending, strict=True))
             self._pending, self._num_pending = [], 0

@@ -1,4 +1,4 @@
-"""P̂ learned from what was observed, round by round."""
+"""Fitting of the dynamics model P̂ to observed transitions, once per training step."""
 
 from collections.abc import Iterator
 from typing import Protocol

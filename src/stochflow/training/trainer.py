@@ -205,7 +205,7 @@ class Trainer:
         return {"network": self.learner.network, "dynamics": self.learner.dynamics, "objective": self.objective.own}
 
     def parts(self) -> dict[str, Stateful]:
-        """Everything that a checkpoint keeps, by name, but for the policy's optimizer."""
+        """Everything that a checkpoint keeps, by name."""
         learner = self.learner
         return {
             "network": learner.network,
@@ -215,27 +215,25 @@ class Trainer:
             "generators": learner.generators,
             "dynamics_optimiser": self.dynamics_fitter,
             "objective": self.objective,
+            "policy_optimiser": self.optimizer,
         }
 
     def state_dict(self) -> State:
         """Everything needed to go on exactly here, as one flat dictionary of tensors."""
         state = {
             f"{part}.{name}": tensor
-            for part, owner in self._parts().items()
+            for part, owner in self.parts().items()
             for name, tensor in owner.state_dict().items()
         }
         counters = [self.step, self.trajectories, self.seconds, self._num_free, self.idle_steps]
         return state | {"counters": torch.tensor(counters, dtype=torch.float64)}
 
     def load_state_dict(self, state: State) -> None:
-        for part, owner in self._parts().items():
+        for part, owner in self.parts().items():
             prefix = f"{part}."
             owner.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
         step, trajectories, self.seconds, *others = state["counters"].tolist()
         self.step, self.trajectories, self._num_free, self.idle_steps = map(int, (step, trajectories, *others))
-
-    def _parts(self) -> dict[str, Stateful]:
-        return {**self.parts(), "policy_optimiser": self.optimizer}
 
     def _progress_at(self, step: int, trajectories: int) -> float:
         budget = self._config.budget

@@ -17,7 +17,6 @@ from stochflow.core.torch_kernels import log_softmax_backward
 from stochflow.models.engine.buffers import Buffers, Rows
 from stochflow.models.engine.prefix_layout import PrefixTree, climb
 from stochflow.models.evaluation import Evaluation, H, Heads, writes_in_place
-from stochflow.models.kmer_body import PrefixBody
 
 Arrange: TypeAlias = Callable[[Heads, Tensor | None], H]
 
@@ -136,7 +135,7 @@ class PrefixEvaluation(EngineEvaluation):
         """The first levels of the tree are there, but nothing of them is evaluated yet.
 
         Args:
-            space: with a capacity of `num_nodes`.
+            space: with a capacity for the most nodes that the tree can come to have.
             num_complete: levels after the first that hold all prefixes there are.
         """
         super().__init__(space)
@@ -153,12 +152,6 @@ class PrefixEvaluation(EngineEvaluation):
             self._arrays[1][: tree.sizes[0]] = space.start.detach().numpy()
         for indices, parents in self._body.complete_levels(num_complete):
             self._add_level(indices, parents, len(parents))
-
-    @staticmethod
-    def num_nodes(body: PrefixBody, tree: PrefixTree, num_complete: int) -> int:
-        """The most nodes that a tree can come to have."""
-        complete = sum(tree.num_tokens**depth for depth in range(1 + num_complete))
-        return max(tree.sizes[0], complete) + (body.length - num_complete) * tree.batch_size
 
     @property
     def needs_growth(self) -> bool:
@@ -281,11 +274,7 @@ class EngineHeads(Evaluation[H]):
     """
 
     def __init__(
-        self,
-        engine: EngineEvaluation,
-        allowed: Tensor | None,
-        log_completions: Tensor,
-        arrange: Arrange[H],
+        self, engine: EngineEvaluation, allowed: Tensor | None, log_completions: Tensor, arrange: Arrange[H]
     ) -> None:
         self._engine, self._allowed, self._log_completions = engine, allowed, log_completions
         self._arrange = arrange
