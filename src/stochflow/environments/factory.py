@@ -16,7 +16,7 @@ from stochflow.environments.sequences.constraints import ConstrainedTask
 from stochflow.environments.sequences.environment import SequenceEnvironment, configured_channel
 from stochflow.environments.sequences.lookup_task import MeasuredTask
 from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
-from stochflow.environments.sequences.oracles.task import PREFIX, Named, OracleTask
+from stochflow.environments.sequences.oracles.task import PREFIX, OracleFunction, OracleTask
 from stochflow.environments.sequences.reward_noise import with_noise
 from stochflow.environments.sequences.task import MAX_SCORE, Task
 from stochflow.environments.sequences.user_table import Table, TableColumns, read_user_table
@@ -57,7 +57,7 @@ class Configured:
         return self.config.model_copy(update={"table": self.config.table.model_copy(update=copied)})
 
 
-def configure(config: Config, function: Named = None) -> Configured:
+def configure(config: Config, function: OracleFunction = None) -> Configured:
     """The environment that the settings describe; nothing of a user's own code is imported here.
 
     Args:
@@ -74,7 +74,7 @@ def configure(config: Config, function: Named = None) -> Configured:
     return Configured(config, SequenceEnvironment(task, configured_channel(config.channel, task)), table)
 
 
-def _configured_task(config: Config, function: Named, table: Table | None) -> Task:
+def _configured_task(config: Config, function: OracleFunction, table: Table | None) -> Task:
     if config.lengths.variable:
         task, rules = _variable_task(config, function, table)
         return VariableTask(with_noise(task, config.reward_noise), rules)
@@ -83,7 +83,7 @@ def _configured_task(config: Config, function: Named, table: Table | None) -> Ta
     return task if config.constraints == ConstraintConfig() else ConstrainedTask(task, config.constraints)
 
 
-def _plain_task(config: Config, function: Named, table: Table | None) -> Task:
+def _plain_task(config: Config, function: OracleFunction, table: Table | None) -> Task:
     """The task without noise and constraints."""
     if table is not None:
         return _table_task(config, table)
@@ -92,7 +92,7 @@ def _plain_task(config: Config, function: Named, table: Table | None) -> Task:
     return _oracle_task(config, function)
 
 
-def _variable_task(config: Config, function: Named, table: Table | None) -> tuple[Task, LengthRules]:
+def _variable_task(config: Config, function: OracleFunction, table: Table | None) -> tuple[Task, LengthRules]:
     """The task of designs that were written as intended, and the rules by which they are written."""
     if table is not None:
         rules = _rules(config, len(table.letters), *table_bounds(config, table))
@@ -113,7 +113,7 @@ def _rules(config: Config, num_letters: int, min_length: int, max_length: int) -
     return LengthRules(num_letters, min_length, max_length, config.channel.deletion, config.channel.duplication)
 
 
-def _oracle_task(config: Config, function: Named, alphabet: StopAlphabet | None = None) -> OracleTask:
+def _oracle_task(config: Config, function: OracleFunction, alphabet: StopAlphabet | None = None) -> OracleTask:
     return OracleTask(config.task.removeprefix(PREFIX), config.oracle, function, alphabet)
 
 

@@ -14,7 +14,7 @@ from stochflow.environments.factory import configure
 from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
-from stochflow.environments.sequences.oracles.task import Named
+from stochflow.environments.sequences.oracles.task import OracleFunction
 from stochflow.environments.sequences.task import Task
 from stochflow.environments.sequences.variable_length import VariableTask
 from stochflow.experiments.experiment import Experiment
@@ -48,7 +48,7 @@ def build(
     config: Config,
     environment: Environment | None = None,
     network: FlowNetwork | None = None,
-    function: Named = None,
+    function: OracleFunction = None,
     team: ProcessGroup | None = None,
 ) -> Experiment:
     """Everything a config describes, freshly initialised, or with a network that was trained before.
@@ -165,7 +165,7 @@ def restore(
     directory: RunDirectory,
     config: Config,
     environment: Environment | None = None,
-    function: Named = None,
+    function: OracleFunction = None,
     team: ProcessGroup | None = None,
     begin: bool = False,
 ) -> Experiment:

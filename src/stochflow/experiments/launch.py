@@ -15,7 +15,7 @@ from stochflow.core.signals import stop_signal
 from stochflow.environments.channel_factory import with_matrix_inside
 from stochflow.environments.factory import Configured, configure, same_setting, table_name
 from stochflow.environments.sequences.fasta import read_sequences
-from stochflow.environments.sequences.oracles.task import Named
+from stochflow.environments.sequences.oracles.task import OracleFunction
 from stochflow.environments.settings import resolve_layers
 from stochflow.experiments.build import build, restore
 from stochflow.experiments.experiment import Experiment
@@ -58,7 +58,7 @@ class LaunchOptions:
 
 def launch(
     layers: list[dict[str, Any]],
-    function: Named,
+    function: OracleFunction,
     out: Path | None,
     options: LaunchOptions,
     pretrained: Path | None = None,
@@ -160,7 +160,7 @@ def crossed(before: float, after: float, share: float) -> bool:
     return after >= 1.0 or int(after / share) > int(before / share)
 
 
-def prepare(layers: list[dict[str, Any]], function: Named = None) -> Configured:
+def prepare(layers: list[dict[str, Any]], function: OracleFunction = None) -> Configured:
     """The checked settings of a run with their environment, built once."""
     resolved = resolve_layers(layers)
     resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
@@ -220,7 +220,7 @@ class _Start:
 
     path: Path
     layers: list[dict[str, Any]]
-    function: Named
+    function: OracleFunction
     pretrained: Path | None
     team: ProcessGroup | None
     held: contextlib.ExitStack

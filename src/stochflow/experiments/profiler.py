@@ -155,7 +155,7 @@ class Profiler:
             (SCORE, replay, ("add",)),
             (DYNAMICS, trainer, ("fit_dynamics",)),
             (PLAN, objective, ("replan",)),
-            (BACKWARD, trainer.descent, ("step",)),
+            (BACKWARD, trainer.optimizer, ("step",)),
             (CHECKPOINT, trainer, ("state_dict",)),
             (CHECKPOINT, directory, ("save_checkpoint",)),
         ]

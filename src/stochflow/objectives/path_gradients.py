@@ -13,9 +13,8 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from stochflow.core.arrays import Array
 
 _MANY = 256  # rows of a softmax
 

@@ -109,3 +109,8 @@ def nodes_on(graph: Graph, outcomes: Tensor, valid: Tensor) -> Tensor:
         last = nodes[-1]
         nodes.append(torch.where(going, graph.children[torch.where(going, last, 0), column], last))
     return torch.stack(nodes + nodes[-1:] * (outcomes.shape[1] - time), dim=1)
+
+
+def states_on(graph: Graph, outcomes: Tensor, valid: Tensor) -> Tensor:
+    """The state before every step of episodes; the root where no step was taken; [num, time] → [num, time]."""
+    return torch.where(valid, nodes_on(graph, outcomes, valid)[:, :-1], 0)
