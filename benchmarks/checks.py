@@ -16,8 +16,7 @@ from stochflow.config.layers import resolve
 from stochflow.config.methods import method_settings
 from stochflow.experiments.build import build
 from stochflow.experiments.torch_settings import torch_threads
-from stochflow.training import dynamics_fitter
-from stochflow.training import optimizer as descent
+from stochflow.training import dynamics_fitter, optimizer
 from stochflow.training.optimizer import FlatAdam
 
 METHODS = ("gfn-tb", "sgfn-db", "sgfn-kl-trajectory", "sgfn-kl-gamma", "sgfn-kl", "edb")
@@ -106,7 +105,7 @@ def measured(method: str, size: int) -> tuple[list[float], list[float]]:
 def watched(clock: Clock) -> Iterator[None]:
     """Every check is timed."""
     with (
-        mock.patch.object(descent, "finite_numbers", clock.timed(descent.finite_numbers)),
+        mock.patch.object(optimizer, "finite_numbers", clock.timed(optimizer.finite_numbers)),
         mock.patch.object(dynamics_fitter, "finite_numbers", clock.timed(dynamics_fitter.finite_numbers)),
         mock.patch.object(FlatAdam, "require_finite", clock.timed(FlatAdam.require_finite)),
     ):

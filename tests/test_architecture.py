@@ -35,6 +35,10 @@ DRAWS = {
     *("xavier_uniform_", "xavier_normal_", "kaiming_uniform_", "kaiming_normal_", "orthogonal_", "trunc_normal_"),
     *("rand_like", "randn_like", "randint_like"),
 }
+MAX_LINES = 400
+MAX_PARAMETERS = 8
+# what users call may have one parameter per option
+PUBLIC_MODULES = {"api", "__init__", "forecasting.forecaster", "forecasting.sktime"}
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "random"}
 FORBIDDEN_CALLS = {
     *("eval", "exec", "compile", "__import__", "torch.load", "torch.save", "yaml.load", "yaml.unsafe_load"),
@@ -92,6 +96,11 @@ def test_a_module_imports_only_from_what_stands_before_it(path: Path) -> None:
     for name in imported(path):
         there = part_of(name)
         assert there == here or RANK[there] < RANK[here], f"{name_of(path)} must not import {name}"
+
+
+def test_only_models_import_the_engine() -> None:
+    others = [path for path in MODULES if part_of(name_of(path)) != "models"]
+    assert not [path for path in others if any(f"{name}.".startswith("models.engine.") for name in imported(path))]
 
 
 def test_no_imports_go_in_a_circle() -> None:
@@ -155,3 +164,43 @@ def test_a_draw_without_a_generator_is_found(line: str, tmp_path: Path) -> None:
     assert draws_from_global_state(path)
     path.write_text("x = torch.rand(3, generator=generator)\n", encoding="utf-8")
     assert not draws_from_global_state(path)
+
+
+def test_no_file_is_long() -> None:
+    assert not [path for path in MODULES if len(path.read_text(encoding="utf-8").splitlines()) > MAX_LINES]
+
+
+def functions_with_many_parameters(path: Path, exempt: frozenset[str] = frozenset()) -> list[str]:
+    """Names of functions with more than `MAX_PARAMETERS`, self excluded; exempt names and their methods left out."""
+    found = []
+    nodes = [(node, "") for node in ast.parse(path.read_text(encoding="utf-8")).body]
+    while nodes:
+        node, owner = nodes.pop()
+        name = getattr(node, "name", "")
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not {owner, name} & exempt:
+            given = node.args
+            names = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+            names += [each.arg for each in (given.vararg, given.kwarg) if each is not None]
+            if len(set(names) - {"self", "cls"}) > MAX_PARAMETERS:
+                found.append(name)
+        inside = name if isinstance(node, ast.ClassDef) else owner
+        nodes += [(child, inside) for child in ast.iter_child_nodes(node) if isinstance(child, ast.stmt)]
+    return found
+
+
+def test_functions_that_are_not_public_have_few_parameters() -> None:
+    inner = [path for path in MODULES if part_of(name_of(path)) != "cli" and name_of(path) not in PUBLIC_MODULES]
+    exempt = frozenset(stochflow.__all__)
+    assert {name_of(path): found for path in inner if (found := functions_with_many_parameters(path, exempt))} == {}
+
+
+def test_a_function_with_many_parameters_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "example.py"
+    eight = "a, b, c, /, d, e, *f, g, h"
+    path.write_text(
+        f"class Known:\n    def method(self, {eight}): ...\n    def many(self, {eight}, i): ...\n"
+        f"def outer():\n    if True:\n        def inner({eight}, **i): ...\n",
+        encoding="utf-8",
+    )
+    assert sorted(functions_with_many_parameters(path)) == ["inner", "many"]
+    assert functions_with_many_parameters(path, frozenset({"Known"})) == ["inner"]

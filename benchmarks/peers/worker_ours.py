@@ -28,7 +28,7 @@ def main() -> None:
     experiment = build(resolve_config([{**CURVES[given.curve], "seed": given.seed}]))
     # the reference evaluates every prefix of every episode, and once more for the loss
     assert isinstance(experiment.network, FlowNetwork)
-    experiment.network.fused = given.curve not in REFERENCE_CURVES
+    experiment.network.use_engine = given.curve not in REFERENCE_CURVES
     with torch_threads(1):
         draw_curve(experiment)
 

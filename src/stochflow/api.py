@@ -10,16 +10,14 @@ import pandas as pd
 
 from stochflow.config.layers import resolve
 from stochflow.config.noise import whole_channel
+from stochflow.config.options import TRAIN, settings_of
 from stochflow.config.schema import Config
 from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError
 from stochflow.core.ram import require
 from stochflow.core.random import RandomStreams
 from stochflow.environments.base import Environment
-from stochflow.environments.factory import with_channel
-from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.rewards import Reward
-from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.oracles.task import PREFIX, named_task
 from stochflow.environments.settings import exact_layers, pretraining_layers, resolve_layers, training_layers
 from stochflow.evaluation.summary import Summary
@@ -31,7 +29,6 @@ from stochflow.experiments.torch_settings import computing
 from stochflow.reports.diagnosis import Diagnosis, diagnose
 from stochflow.reports.page import write_report
 from stochflow.runs.directory import RunDirectory, is_vacant, recover
-from stochflow.truth.prefix_tree import infeasible_share
 from stochflow.truth.truth import truth_of
 
 Settings = Mapping[str, Any]
@@ -123,7 +120,7 @@ class Run:
         channel = experiment.config.channel
         edits = {"deletion": channel.deletion, "duplication": channel.duplication}
         settings = resolve([{"channel": edits | whole_channel(noise)}]).channel
-        return with_channel(experiment.environment, experiment.config, settings)
+        return experiment.environment.under(experiment.config.model_copy(update={"channel": settings}))
 
 
 def train(
@@ -275,11 +272,9 @@ def build(
     >>> experiment.train().evaluate()["regret"] < 0.05
     True
     """
-    given = {"trajectories": trajectories, "steps": steps}
-    budget = {name: value for name, value in given.items() if value is not None}
-    layers: list[dict[str, Any]] = [*map(parse_assignment, settings), {"method": method, "seed": seed}]
-    task = "hypergrid" if isinstance(environment, GraphEnvironment) else "tfbind8"
-    config = resolve_layers([{"task": task}, *layers, *([{"budget": budget}] if budget else [])])
+    given = {"method": method, "seed": seed, "trajectories": trajectories, "steps": steps}
+    task = "tfbind8" if environment.is_tree else "hypergrid"  # whose defaults it has
+    config = resolve_layers([{"task": task}, *map(parse_assignment, settings), settings_of(TRAIN, given)])
     return build_experiment(config.model_copy(update={"task": environment.name}), environment)
 
 
@@ -340,10 +335,8 @@ def exact(
         )
     terms = {"beta": config.reward.beta, "floor": config.reward.floor}
     result: dict[str, Any] = {**environment.describe(), **terms, **truth.optimum()}
-    if isinstance(environment, SequenceEnvironment) and environment.channel.slip is not None:
-        slip, num_tokens = environment.channel.slip, environment.num_actions
-        result["infeasible_share"] = infeasible_share(truth.log_rewards, slip, num_tokens)
-    return result
+    shares = truth.infeasible_share()
+    return result if shares is None else result | {"infeasible_share": shares}
 
 
 def report(path: str | Path, out: str | Path | None = None) -> Path:

@@ -21,7 +21,7 @@ from stochflow.cli import app as cli
 from stochflow.cli import render
 from stochflow.config.methods import METHODS
 from stochflow.environments.registry import TASKS
-from stochflow.environments.sequences import tfbind8
+from stochflow.environments.sequences import packed
 from stochflow.environments.sequences.fasta import read_sequences
 from stochflow.experiments import launch
 from stochflow.forecasting import StochflowForecaster
@@ -541,7 +541,7 @@ def test_a_damaged_run_is_one_sentence_and_left_alone(run_cli: Stochflow, run: P
 
 
 def test_a_damaged_table_is_never_used(run_cli: Stochflow, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(tfbind8.SHA256, "SIX6", ("0" * 64, "0" * 64))
+    monkeypatch.setitem(packed.checksums(), "tfbind8_six6_ref_r1.bin", "0" * 64)
     for arguments in (("exact",), ("sample", run), ("evaluate", run), ("train", "--out", "new")):
         result = run_cli(*arguments)
         assert result.code == 2

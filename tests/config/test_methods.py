@@ -103,7 +103,6 @@ def test_the_settings_of_a_method_choose_the_objective_of_its_record(method: str
     record = METHODS[method].objective
     assert ObjectiveConfig.model_validate(method_settings(method)["objective"]).record is record
     assert isinstance(load_class(record.sequences), type)
-    assert METHODS[method].runs_on == (("sequences", "graphs") if record.graphs else ("sequences",))
 
 
 @pytest.mark.parametrize(

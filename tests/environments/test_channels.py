@@ -111,18 +111,18 @@ def test_sampling_uses_the_given_generator_and_no_other() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_log_prob_reads_the_entry_of_outcome_intention_and_position() -> None:
+def test_log_matrices_have_a_matrix_per_position_with_intentions_as_rows() -> None:
     channel = positional([ASYMMETRIC, torch.eye(3).tolist()])
     outcomes = torch.tensor([[1, 1], [2, 0]])
     intentions = torch.tensor([[0, 1], [1, 2]])
     positions = torch.tensor([[0, 1], [0, 1]])
     expected = torch.tensor([[0.2, 1.0], [0.5, 1e-30]], dtype=torch.float64).log()
-    torch.testing.assert_close(channel.log_prob(outcomes, intentions, positions), expected)
+    torch.testing.assert_close(channel.log_matrices(2)[positions, intentions, outcomes], expected)
 
 
-def test_log_prob_serves_any_position_when_all_are_alike() -> None:
+def test_one_matrix_serves_every_position_when_all_are_alike() -> None:
     channel = confusion(ASYMMETRIC)
-    log_probs = channel.log_prob(torch.tensor([2, 2]), torch.tensor([0, 0]), torch.tensor([0, 29]))
+    log_probs = channel.log_matrices(30)[[0, 29], 0, 2]
     torch.testing.assert_close(log_probs.exp(), torch.tensor([0.1, 0.1], dtype=torch.float64))
 
 

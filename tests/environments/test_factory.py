@@ -7,7 +7,7 @@ import pytest
 
 from stochflow.config.schema import Config, TableConfig
 from stochflow.core.errors import ConfigError, DataError
-from stochflow.environments.factory import TABLE_COPY, configure, same_setting, with_channel
+from stochflow.environments.factory import TABLE_COPY, configure, same_setting
 from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.sequences.constraints import ConstrainedTask
 from stochflow.environments.sequences.environment import SequenceEnvironment
@@ -113,7 +113,7 @@ def test_an_oracle_that_only_settings_name_is_not_imported() -> None:
 def test_other_noise_changes_the_dynamics_alone(task: str) -> None:
     config = settings(task=task, channel={"noise": 0.1})
     before = configure(config).environment
-    after = with_channel(before, config, settings(channel={"noise": 0.5}).channel)
+    after = before.under(settings(task=task, channel={"noise": 0.5}))
     assert type(after) is type(before)
     assert (before.noise, after.noise) == (0.1, 0.5)
     assert float((after.dynamics - before.dynamics).abs().max()) > 0.1

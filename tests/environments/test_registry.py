@@ -3,10 +3,19 @@
 import pytest
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.graphs import gymnasium, hypergrid
 from stochflow.environments.graphs.factory import FAMILIES as GRAPH_FAMILIES
-from stochflow.environments.registry import FAMILIES, GRAPHS, TASKS, TaskEntry, make_task, names_graph
-from stochflow.environments.sequences import bits, ehrlich, landscapes, rna_fold, tfbind8
+from stochflow.environments.registry import (
+    FACTORS,
+    FAMILIES,
+    FOLDS,
+    FORMS,
+    GRAPHS,
+    TASKS,
+    TaskEntry,
+    make_task,
+    names_graph,
+)
+from stochflow.environments.sequences import landscapes, tfbind8
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -20,15 +29,15 @@ def test_a_list_of_tasks_says_what_the_task_says_of_itself(name: str) -> None:
 
 
 def test_every_factor_landscape_and_fold_has_a_name() -> None:
-    expected = {tfbind8.task_name(factor) for factor in tfbind8.FACTORS} | set(landscapes.LANDSCAPES)
-    expected |= {f"rna-fold:{length}" for length in rna_fold.TARGETS}
+    expected = {tfbind8.task_name(factor) for factor in FACTORS} | set(landscapes.DECODERS)
+    expected |= {f"rna-fold:{length}" for length in FOLDS}
     assert expected == {name for name in TASKS if name.partition(":")[0] not in ("bits", "ehrlich")}
 
 
 def test_names_look_as_their_families_say() -> None:
-    forms = {family: form for family, (_, form) in FAMILIES.items()}
-    assert forms == {"bits": bits.FORM, "ehrlich": ehrlich.FORM, "rna-fold": rna_fold.FORM}
-    assert GRAPHS == {"hypergrid": hypergrid.FORM, gymnasium.EXAMPLE: gymnasium.FORM}
+    assert {*FAMILIES, *GRAPH_FAMILIES} == set(FORMS)
+    assert all(form.startswith(f"{family}:") for family, form in FORMS.items())
+    assert {name.partition(":")[0] for name in GRAPHS} == set(GRAPH_FAMILIES)
     assert all(names_graph(family) for family in GRAPH_FAMILIES)
     assert not any(names_graph(name) for name in TASKS)
 

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from stochflow.evaluation import design_metrics as designs
 from stochflow.evaluation.design_metrics import (
+    _distances,
     mean_pairwise_edit,
     mean_pairwise_hamming,
     novelty,
     num_modes,
-    pairwise_hamming,
     top_k,
     unique_fraction,
 )
@@ -62,6 +62,10 @@ def naive_ranking(tokens: Tensor, scores: Tensor) -> list[tuple[float, tuple[int
     return sorted(((score, row) for row, score in best.items()), key=lambda entry: (-entry[0], entry[1]))
 
 
+def hamming(tokens: Tensor) -> Tensor:
+    return _distances(tokens, tokens, padding=None)
+
+
 def naive_num_modes(tokens: Tensor, scores: Tensor, score_threshold: float, distance_threshold: int) -> int:
     modes: list[tuple[int, ...]] = []
     for score, row in naive_ranking(tokens, scores):
@@ -71,7 +75,7 @@ def naive_num_modes(tokens: Tensor, scores: Tensor, score_threshold: float, dist
 
 
 def test_hamming_counts_the_positions_that_differ() -> None:
-    distances = pairwise_hamming(encode("ACGT", "ACGA", "TGCA"))
+    distances = hamming(encode("ACGT", "ACGA", "TGCA"))
     assert distances.tolist() == [[0, 1, 4], [1, 0, 3], [4, 3, 0]]
     assert distances.dtype == torch.int64
 
@@ -101,7 +105,7 @@ def test_distances_agree_with_naive_ones(case: tuple[Tensor, Tensor]) -> None:
     tokens, _ = case
     rows = [tuple(row) for row in tokens.tolist()]
     pairs = list(itertools.combinations(rows, 2))
-    assert pairwise_hamming(tokens).tolist() == [[naive_hamming(a, b) for b in rows] for a in rows]
+    assert hamming(tokens).tolist() == [[naive_hamming(a, b) for b in rows] for a in rows]
     expected_hamming = sum(naive_hamming(a, b) for a, b in pairs) / max(len(pairs), 1)
     assert mean_pairwise_hamming(tokens) == pytest.approx(expected_hamming, abs=1e-12)
     expected_edit = sum(naive_edit(a, b) for a, b in pairs) / max(len(pairs), 1)
@@ -118,7 +122,7 @@ def test_edit_distance_does_not_depend_on_the_batch_size(monkeypatch: pytest.Mon
 def test_byte_tokens_measure_like_int64_tokens() -> None:
     tokens = torch.randint(4, (20, 6), generator=torch.Generator().manual_seed(1))
     bytes_ = tokens.to(torch.uint8)
-    assert torch.equal(pairwise_hamming(bytes_), pairwise_hamming(tokens))
+    assert torch.equal(hamming(bytes_), hamming(tokens))
     assert mean_pairwise_hamming(bytes_) == mean_pairwise_hamming(tokens)
     assert mean_pairwise_edit(bytes_) == mean_pairwise_edit(tokens)
     assert novelty(bytes_, bytes_[:3]) == novelty(tokens, tokens[:3])
@@ -268,7 +272,7 @@ def test_no_metric_depends_on_the_order_of_the_rows(case: tuple[Tensor, Tensor],
     order = list(range(len(tokens)))
     random.shuffle(order)
     shuffled, shuffled_scores = tokens[order], scores[order]
-    assert torch.equal(pairwise_hamming(shuffled), pairwise_hamming(tokens)[order][:, order])
+    assert torch.equal(hamming(shuffled), hamming(tokens)[order][:, order])
     assert mean_pairwise_hamming(shuffled) == mean_pairwise_hamming(tokens)
     assert mean_pairwise_edit(shuffled) == mean_pairwise_edit(tokens)
     assert num_modes(shuffled, shuffled_scores, 0.0, 1) == num_modes(tokens, scores, 0.0, 1)
@@ -280,7 +284,7 @@ def test_no_metric_depends_on_the_order_of_the_rows(case: tuple[Tensor, Tensor],
 
 def test_no_designs_have_no_modes_no_diversity_and_no_novelty() -> None:
     no_scores = torch.empty(0)
-    assert pairwise_hamming(NO_ROWS).shape == (0, 0)
+    assert hamming(NO_ROWS).shape == (0, 0)
     assert mean_pairwise_hamming(NO_ROWS) == 0.0
     assert mean_pairwise_edit(NO_ROWS) == 0.0
     assert num_modes(NO_ROWS, no_scores, 0.0) == 0
@@ -293,7 +297,7 @@ def test_no_designs_have_no_modes_no_diversity_and_no_novelty() -> None:
 
 def test_a_single_design_is_one_mode_without_diversity() -> None:
     tokens, scores = encode("ACGT"), torch.tensor([0.9])
-    assert pairwise_hamming(tokens).tolist() == [[0]]
+    assert hamming(tokens).tolist() == [[0]]
     assert mean_pairwise_hamming(tokens) == 0.0
     assert mean_pairwise_edit(tokens) == 0.0
     assert num_modes(tokens, scores, 0.5) == 1

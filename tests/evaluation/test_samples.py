@@ -17,6 +17,7 @@ from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.environments.sequences.tfbind8 import TFBind8
 from stochflow.evaluation.samples import design_metrics, draw, dynamics_metrics, samples_frame
 from stochflow.models.dynamics.tabular import DynamicsModel, KnownDynamics
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.sampling.policies import Policy, policy_of
 from stochflow.truth.truth import SequenceTruth
@@ -74,7 +75,7 @@ def words(name: str) -> SequenceEnvironment:
 def exact_log_probs(network: FlowNetwork, task: Task, channel: Channel) -> Tensor:
     """log P(x) of all sequences by the definition, Π_t Σ_a π(a|x_<t)·P_t(x_t|a)."""
     sequences = task.all_sequences
-    policies = network.all_prefixes(sequences).log_policy[:, :-1].detach().double().exp()
+    policies = network.evaluate(AtPrefixes(sequences)).heads().log_policy[:, :-1].detach().double().exp()
     total = torch.zeros(len(sequences), dtype=torch.float64)
     for position in range(task.length):
         marginals = policies[:, position] @ channel.matrix(position)
@@ -192,12 +193,12 @@ def test_the_dynamics_error_is_never_below_its_floor(name: str, depends_on: str,
     model = DynamicsModel(3, 4, depends_on)  # type: ignore[arg-type]
     model.initialise(generator)
     walk = draw(policy, environment, 200, generator).walk
-    untrained = dynamics_metrics(policy, model.log_beliefs(walk.outcomes), environment, walk)
+    untrained = dynamics_metrics(policy, model.log_matrices(walk.outcomes).detach().double(), environment, walk)
     assert untrained["dynamics_ce"] == pytest.approx(math.log(3), abs=1e-6)  # P̂ starts uniform
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(generator=generator)
-    scattered = dynamics_metrics(policy, model.log_beliefs(walk.outcomes), environment, walk)
+    scattered = dynamics_metrics(policy, model.log_matrices(walk.outcomes).detach().double(), environment, walk)
     assert scattered["dynamics_ce"] > scattered["dynamics_ce_floor"] == untrained["dynamics_ce_floor"]
 
 
@@ -215,10 +216,10 @@ def test_the_dynamics_error_is_averaged_over_visited_states_and_the_intentions_t
     for word in walk.outcomes:
         for position in range(4):
             prefix, depth = word.unsqueeze(0), torch.tensor([position])
-            policy = network.at(prefix, depth).log_policy[0].detach().double().exp()
+            policy = network.evaluate(AtPrefixes(prefix, depth)).heads().log_policy[0].detach().double().exp()
             log_learned = model.log_matrices_at(prefix, depth)[0].detach().double()
             terms.append(float(-(policy @ (environment.channel.matrix(position) * log_learned).sum(dim=-1))))
-    found = dynamics_metrics(policy_of(network), model.log_beliefs(walk.outcomes), environment, walk)
+    found = dynamics_metrics(policy_of(network), model.log_matrices(walk.outcomes).detach().double(), environment, walk)
     assert found["dynamics_ce"] == pytest.approx(sum(terms) / len(terms), abs=1e-5)
 
 
@@ -227,7 +228,7 @@ def test_the_known_dynamics_are_at_their_floor(name: str, generator: torch.Gener
     policy, environment = random_policy(6), words(name)
     walk = draw(policy, environment, 200, generator).walk
     known = KnownDynamics(environment.channel, 4)
-    found = dynamics_metrics(policy, known.log_beliefs(walk.outcomes), environment, walk)
+    found = dynamics_metrics(policy, known.log_matrices(walk.outcomes).detach().double(), environment, walk)
     assert found["dynamics_ce"] == pytest.approx(found["dynamics_ce_floor"], abs=1e-6)
 
 

@@ -19,7 +19,7 @@ from stochflow.experiments.launch import resolve_config
 from stochflow.models.graph_network import GraphNetwork
 from stochflow.objectives.base import Objective
 from stochflow.objectives.planned_graph_kl import PlannedGraphKL
-from stochflow.truth.dag import expected_values, terminal_log_probs
+from stochflow.truth.dag import expected_values, object_log_probs
 
 SMALL = {"model": {"width": 32}, "optimiser": {"batch_size": 128, "updates": 8}, "plan": {"every": 0.2}}
 
@@ -89,7 +89,7 @@ def test_the_slippery_lake_is_crossed_almost_as_often_as_can_be() -> None:
 
 def test_missing_entropy_is_counted_from_the_attainable_optimum() -> None:
     experiment = build(resolve_config([SMALL, {"task": "hypergrid:2,4"}]))
-    best, found = experiment.truth.attainable.log_probs, terminal_log_probs(graph_of(experiment), table_of(experiment))
+    best, found = experiment.truth.attainable.log_probs, object_log_probs(graph_of(experiment), table_of(experiment))
     expected = float(found.exp() @ found - best.exp() @ best)
     assert abs(expected) > 0.01
     assert experiment.evaluate()["entropy_gap"] == pytest.approx(expected, abs=1e-6)
@@ -118,7 +118,7 @@ def test_the_behaviour_prefers_what_was_never_paid_for() -> None:
     objective.replan(step=0)
     assert objective.plan is not None
     tables = (behaviour(objective, graph), objective.plan.log_policy)
-    eager, planned = (terminal_log_probs(graph, table) for table in tables)
+    eager, planned = (object_log_probs(graph, table) for table in tables)
     assert float(eager[far] - planned[far]) > 0.5
 
 

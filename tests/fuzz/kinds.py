@@ -22,8 +22,8 @@ from stochflow.config.layers import merge
 from stochflow.config.schema import Config
 from stochflow.environments.channel_factory import make_channel
 from stochflow.environments.registry import make_task
+from stochflow.environments.sequences.fasta import read_tokens
 from stochflow.experiments import launch
-from stochflow.experiments.build import reference_tokens
 from stochflow.experiments.sweep.config import requested, specify
 from stochflow.experiments.sweep.specification import plan
 from stochflow.forecasting import StochflowForecaster
@@ -200,7 +200,7 @@ def sequences(shop: Workshop, random: Random) -> Call:
     for _ in range(int(random.integers(1, 3))):
         data = spoiled(data, random)
     path, task = shop.path / shop.write(f"s{ending}", data), make_task("bits:8,1")
-    return lambda: done(reference_tokens(path, task))
+    return lambda: done(read_tokens(path, task))
 
 
 def series(shop: Workshop, random: Random) -> Call:

@@ -5,7 +5,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stochflow.models.attention import Block, initialise_linears
+from stochflow.models.attention import Block
+from stochflow.models.initialisation import initialise_linears
 
 WIDTH, HEADS, TIME = 6, 2, 4
 

@@ -9,6 +9,7 @@ from torch.nn import functional
 
 from stochflow.models.conditioning import Conditioner
 from stochflow.models.dynamics.tabular import DynamicsModel
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork, Heads
 from stochflow.models.prefix_sampler import NetworkSampler
 
@@ -59,15 +60,15 @@ def test_a_conditional_network_starts_with_the_weights_and_outputs_of_the_plain_
     # a policy that reads the features, the same in both
     torch.nn.init.normal_(plain.policy_head.weight, generator=generator)
     conditional.policy_head.load_state_dict(plain.policy_head.state_dict())
-    expected = plain.all_prefixes(tokens).log_policy
-    torch.testing.assert_close(conditional.all_prefixes(tokens, contexts).log_policy, expected)
+    expected = plain.evaluate(AtPrefixes(tokens)).heads().log_policy
+    torch.testing.assert_close(conditional.evaluate(AtPrefixes(tokens, context=contexts)).heads().log_policy, expected)
 
 
 def test_every_head_reads_the_context_of_its_own_row(network: FlowNetwork, tokens: Tensor, contexts: Tensor) -> None:
-    before = network.all_prefixes(tokens, contexts)
+    before = network.evaluate(AtPrefixes(tokens, context=contexts)).heads()
     contexts = contexts.clone()
     contexts[7] += 1.0
-    after = network.all_prefixes(tokens, contexts)
+    after = network.evaluate(AtPrefixes(tokens, context=contexts)).heads()
     for name in Heads._fields:
         moved = (getattr(after, name) - getattr(before, name)).reshape(len(tokens), LENGTH + 1, -1).abs().amax(dim=-1)
         assert moved[7].min().item() > 1e-6
@@ -77,9 +78,9 @@ def test_every_head_reads_the_context_of_its_own_row(network: FlowNetwork, token
 def test_one_pass_equals_each_prefix_alone_under_its_context(
     network: FlowNetwork, tokens: Tensor, contexts: Tensor
 ) -> None:
-    together = network.all_prefixes(tokens, contexts)
+    together = network.evaluate(AtPrefixes(tokens, context=contexts)).heads()
     for depth in range(LENGTH + 1):
-        alone = network.at(tokens, torch.full((len(tokens),), depth), contexts)
+        alone = network.evaluate(AtPrefixes(tokens, torch.full((len(tokens),), depth), contexts)).heads()
         for name in Heads._fields:
             torch.testing.assert_close(getattr(alone, name), getattr(together, name)[:, depth])
 
@@ -87,11 +88,11 @@ def test_one_pass_equals_each_prefix_alone_under_its_context(
 def test_the_networks_own_context_stands_in_for_one_that_is_not_given(
     network: FlowNetwork, tokens: Tensor, contexts: Tensor
 ) -> None:
-    expected = network.all_prefixes(tokens, contexts[3]).log_policy
+    expected = network.evaluate(AtPrefixes(tokens, context=contexts[3])).heads().log_policy
     levels = list(network.tree_log_policies(contexts[3]))
-    assert not torch.allclose(network.all_prefixes(tokens).log_policy, expected)
+    assert not torch.allclose(network.evaluate(AtPrefixes(tokens)).heads().log_policy, expected)
     network.context.copy_(contexts[3])
-    torch.testing.assert_close(network.all_prefixes(tokens).log_policy, expected)
+    torch.testing.assert_close(network.evaluate(AtPrefixes(tokens)).heads().log_policy, expected)
     for own, given in zip(network.tree_log_policies(), levels, strict=True):
         torch.testing.assert_close(own, given)
 
@@ -99,14 +100,16 @@ def test_the_networks_own_context_stands_in_for_one_that_is_not_given(
 def test_log_z_is_the_flow_of_the_empty_prefix_under_each_context(
     network: FlowNetwork, tokens: Tensor, contexts: Tensor
 ) -> None:
-    torch.testing.assert_close(network.log_z(contexts), network.all_prefixes(tokens, contexts).log_flow[:, 0])
+    torch.testing.assert_close(
+        network.log_z(contexts), network.evaluate(AtPrefixes(tokens, context=contexts)).heads().log_flow[:, 0]
+    )
     assert network.log_z(contexts).std().item() > 1e-3
 
 
 def test_a_sampler_follows_the_policy_of_each_rows_context(
     network: FlowNetwork, tokens: Tensor, contexts: Tensor
 ) -> None:
-    expected = network.all_prefixes(tokens, contexts).log_policy
+    expected = network.evaluate(AtPrefixes(tokens, context=contexts)).heads().log_policy
     sampler = NetworkSampler(network, len(tokens), contexts)
     for depth in range(LENGTH):
         torch.testing.assert_close(torch.from_numpy(sampler.log_policy()), expected[:, depth])
@@ -172,6 +175,6 @@ def test_dynamics_under_their_own_context_stay_one_table_for_all(tokens: Tensor,
 
 def test_a_context_for_models_without_one_is_refused(tokens: Tensor, contexts: Tensor) -> None:
     with pytest.raises(ValueError, match="network was built without a context"):
-        fresh_network(context_width=0).all_prefixes(tokens, contexts)
+        fresh_network(context_width=0).evaluate(AtPrefixes(tokens, context=contexts)).heads()
     with pytest.raises(ValueError, match="dynamics model was built without a context"):
         DynamicsModel(NUM_TOKENS, LENGTH, "state").log_matrices(tokens, contexts)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork, Heads
 
 NUM_TOKENS, LENGTH = 3, 4
@@ -39,7 +40,7 @@ def tokens() -> Tensor:
 
 
 def test_both_policies_start_uniform(tokens: Tensor) -> None:
-    heads = fresh_network().all_prefixes(tokens)
+    heads = fresh_network().evaluate(AtPrefixes(tokens)).heads()
     uniform = torch.full((len(tokens), LENGTH + 1, NUM_TOKENS), -math.log(NUM_TOKENS), dtype=torch.float64)
     torch.testing.assert_close(heads.log_policy, uniform)
     torch.testing.assert_close(heads.log_backward, uniform)
@@ -48,23 +49,23 @@ def test_both_policies_start_uniform(tokens: Tensor) -> None:
 def test_log_flow_starts_from_the_number_of_completions(tokens: Tensor) -> None:
     network = fresh_network()
     expected = torch.tensor([81.0, 27.0, 9.0, 3.0, 1.0], dtype=torch.float64).log()
-    torch.testing.assert_close(network.all_prefixes(tokens).log_flow, expected.expand(len(tokens), -1))
-    torch.testing.assert_close(network.at(tokens[:5], torch.arange(5)).log_flow, expected)
+    torch.testing.assert_close(network.evaluate(AtPrefixes(tokens)).heads().log_flow, expected.expand(len(tokens), -1))
+    torch.testing.assert_close(network.evaluate(AtPrefixes(tokens[:5], torch.arange(5))).heads().log_flow, expected)
 
 
 def test_one_pass_equals_each_prefix_alone(network: FlowNetwork, tokens: Tensor) -> None:
-    together = network.all_prefixes(tokens)
+    together = network.evaluate(AtPrefixes(tokens)).heads()
     for depth in range(LENGTH + 1):
-        alone = network.at(tokens, torch.full((len(tokens),), depth))
+        alone = network.evaluate(AtPrefixes(tokens, torch.full((len(tokens),), depth))).heads()
         for name in Heads._fields:
             torch.testing.assert_close(getattr(alone, name), getattr(together, name)[:, depth])
 
 
 def test_future_tokens_do_not_change_a_prefix_but_past_ones_do(network: FlowNetwork, tokens: Tensor) -> None:
-    heads = network.all_prefixes(tokens)
+    heads = network.evaluate(AtPrefixes(tokens)).heads()
     changed = tokens.clone()
     changed[:, 2] = (changed[:, 2] + 1) % NUM_TOKENS
-    after = network.all_prefixes(changed)
+    after = network.evaluate(AtPrefixes(changed)).heads()
     for name in Heads._fields:
         assert torch.equal(getattr(after, name)[:, :3], getattr(heads, name)[:, :3])
         differences = (getattr(after, name)[:, 3:] - getattr(heads, name)[:, 3:]).reshape(len(tokens), -1)
@@ -72,7 +73,7 @@ def test_future_tokens_do_not_change_a_prefix_but_past_ones_do(network: FlowNetw
 
 
 def test_the_tree_sweep_agrees_with_one_pass_over_all_sequences(network: FlowNetwork, tokens: Tensor) -> None:
-    heads = network.all_prefixes(tokens)
+    heads = network.evaluate(AtPrefixes(tokens)).heads()
     levels = list(network.tree_log_policies())
     assert [level.shape for level in levels] == [(NUM_TOKENS**depth, NUM_TOKENS) for depth in range(LENGTH)]
     for depth, level in enumerate(levels):
@@ -106,14 +107,14 @@ def test_the_tree_sweep_records_no_gradient_and_leaves_recording_on(network: Flo
 
 
 def test_the_policy_from_sums_is_that_of_the_heads(network: FlowNetwork, tokens: Tensor) -> None:
-    sums = network.body.prefix_sums(tokens)
-    torch.testing.assert_close(network.log_policy(sums), network.all_prefixes(tokens).log_policy)
+    sums = network.body.prefix_states(tokens)
+    torch.testing.assert_close(network.log_policy(sums), network.evaluate(AtPrefixes(tokens)).heads().log_policy)
 
 
 def test_every_head_sends_a_gradient_to_the_empty_prefix(network: FlowNetwork, tokens: Tensor) -> None:
     for name in Heads._fields:
         network.zero_grad()
-        root = getattr(network.all_prefixes(tokens[:1]), name)[0, 0]
+        root = getattr(network.evaluate(AtPrefixes(tokens[:1])).heads(), name)[0, 0]
         root.reshape(-1)[0].backward()
         assert network.body.start.grad.abs().max().item() > 1e-4
 
@@ -124,21 +125,21 @@ def test_the_empty_prefix_learns_a_policy_of_its_own(tokens: Tensor) -> None:
     wanted = torch.ones(len(tokens), LENGTH, dtype=torch.int64)
     wanted[:, 0] = 2
     for _ in range(60):
-        log_policy = network.all_prefixes(tokens).log_policy[:, :-1]
+        log_policy = network.evaluate(AtPrefixes(tokens)).heads().log_policy[:, :-1]
         loss = functional.nll_loss(log_policy.flatten(0, 1), wanted.flatten())
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
-    heads = network.all_prefixes(tokens)
+    heads = network.evaluate(AtPrefixes(tokens)).heads()
     assert heads.log_policy[0, 0].exp()[2].item() > 0.9
     assert heads.log_policy[:, 1:-1].exp()[..., 1].min().item() > 0.9
 
 
 def test_the_three_heads_do_not_share_weights(network: FlowNetwork, tokens: Tensor) -> None:
-    before = network.all_prefixes(tokens)
+    before = network.evaluate(AtPrefixes(tokens)).heads()
     with torch.no_grad():
         network.policy_head.bias += torch.tensor([1.0, 0.0, 0.0])
-    after = network.all_prefixes(tokens)
+    after = network.evaluate(AtPrefixes(tokens)).heads()
     assert not torch.allclose(after.log_policy, before.log_policy)
     assert torch.equal(after.log_backward, before.log_backward)
     assert torch.equal(after.log_flow, before.log_flow)
@@ -147,7 +148,7 @@ def test_the_three_heads_do_not_share_weights(network: FlowNetwork, tokens: Tens
 def test_policies_stay_finite_at_logits_of_ten_thousand(network: FlowNetwork, tokens: Tensor) -> None:
     with torch.no_grad():
         network.policy_head.bias.copy_(torch.tensor([1e4, -1e4, 0.0]))
-    log_policy = network.float().all_prefixes(tokens).log_policy
+    log_policy = network.float().evaluate(AtPrefixes(tokens)).heads().log_policy
     log_policy.sum().backward()
     assert torch.isfinite(log_policy).all()
     assert log_policy.min().item() < -1.9e4
@@ -183,9 +184,9 @@ def test_prefixes_of_any_depth_have_the_values_and_gradients_of_autograd(
     depths = torch.randint(LENGTH + 1, (len(tokens),), generator=generator)
     weights = [torch.randn(81, n, generator=generator, dtype=torch.float64) for n in (NUM_TOKENS, NUM_TOKENS, 1)]
     found = []
-    for fused in (True, False):
-        network.fused = fused
-        heads = network.at(tokens, depths)
+    for use_engine in (True, False):
+        network.use_engine = use_engine
+        heads = network.evaluate(AtPrefixes(tokens, depths)).heads()
         loss = sum((weight.squeeze(-1) * head).sum() for weight, head in zip(weights, heads, strict=True))
         assert isinstance(loss, Tensor)
         found.append((heads, torch.autograd.grad(loss, list(network.parameters()))))
@@ -194,7 +195,7 @@ def test_prefixes_of_any_depth_have_the_values_and_gradients_of_autograd(
 
 
 def test_flows_of_whole_rows_are_those_of_one_pass(network: FlowNetwork, tokens: Tensor) -> None:
-    flows = network.all_prefixes(tokens).log_flow
+    flows = network.evaluate(AtPrefixes(tokens)).heads().log_flow
     for depth in range(LENGTH + 1):
         torch.testing.assert_close(network.log_flow_of(tokens[:, :depth]), flows[:, depth])
     assert network.log_flow_of(tokens[:0]).shape == (0,)
@@ -207,7 +208,7 @@ def test_two_evaluations_at_once_do_not_write_over_each_other() -> None:
         for weight in network.parameters():
             weight.add_(torch.randn(weight.shape, generator=generator), alpha=0.1)
     one, other = (torch.randint(4, (3, 5), generator=generator) for _ in range(2))
-    alone = [network.evaluated(one).rows().copy(), network.evaluated(other).rows().copy()]
+    alone = [network.evaluated(one).row_outputs().numpy().copy(), network.evaluated(other).row_outputs().numpy().copy()]
     first, second = network.evaluated(one), network.evaluated(other)  # both stay alive
     assert not np.array_equal(*alone)
     for evaluation, expected in zip((first, second), alone, strict=True):
@@ -218,20 +219,20 @@ def test_what_was_computed_for_the_last_batch_leaves_no_trace_in_the_next() -> N
     network, generator = FlowNetwork(4, 5, (1, 2), 16, 2), torch.Generator().manual_seed(3)
     network.initialise(generator)
     large, small = (torch.randint(4, (size, 5), generator=generator) for size in (9, 2))
-    expected = network.evaluated(small).rows().copy()
+    expected = network.evaluated(small).row_outputs().numpy().copy()
     network.evaluated(large)
-    np.testing.assert_array_equal(network.evaluated(small).rows(), expected)
+    np.testing.assert_array_equal(network.evaluated(small).row_outputs().numpy(), expected)
 
 
 def test_a_copy_of_a_network_and_one_of_another_precision_have_buffers_of_their_own() -> None:
     network = FlowNetwork(4, 3, (1,), 8, 1)
     network.initialise(torch.Generator().manual_seed(0))
     tokens = torch.tensor([[0, 1, 2], [3, 3, 3]])
-    before = network.evaluated(tokens).rows().copy()
+    before = network.evaluated(tokens).row_outputs().numpy().copy()
     copied = copy.deepcopy(network)
     with torch.no_grad():
         for weight in copied.parameters():
             weight.add_(0.5)
-    assert not np.allclose(copied.evaluated(tokens).rows(), before)
-    np.testing.assert_array_equal(network.evaluated(tokens).rows(), before)
-    np.testing.assert_allclose(network.double().evaluated(tokens).rows(), before, rtol=1e-5, atol=1e-6)
+    assert not np.allclose(copied.evaluated(tokens).row_outputs().numpy(), before)
+    np.testing.assert_array_equal(network.evaluated(tokens).row_outputs().numpy(), before)
+    np.testing.assert_allclose(network.double().evaluated(tokens).row_outputs().numpy(), before, rtol=1e-5, atol=1e-6)

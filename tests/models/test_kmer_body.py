@@ -25,11 +25,11 @@ def all_sequences(length: int = LENGTH) -> Tensor:
 @pytest.mark.parametrize("kmers", [(1,), (3,), (1, 2, 4), (1, 3, 5)])
 def test_one_pass_equals_each_prefix_alone(kmers: tuple[int, ...]) -> None:
     body, tokens = make_body(kmers), all_sequences()
-    sums = body.prefix_sums(tokens)
+    sums = body.prefix_states(tokens)
     assert sums.shape == (NUM_TOKENS**LENGTH, LENGTH + 1, WIDTH)
     for depth in range(LENGTH + 1):
-        cut = body.prefix_sums(tokens[:, :depth])[:, -1]
-        picked = body.sums_at(tokens, torch.full((len(tokens),), depth))
+        cut = body.prefix_states(tokens[:, :depth])[:, -1]
+        picked = body.states_at(tokens, torch.full((len(tokens),), depth))
         torch.testing.assert_close(cut, sums[:, depth])
         torch.testing.assert_close(picked, sums[:, depth])
 
@@ -37,7 +37,7 @@ def test_one_pass_equals_each_prefix_alone(kmers: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("kmers", [(1,), (3,), (1, 2, 4), (1, 3, 5)])
 def test_extending_token_by_token_equals_one_pass(kmers: tuple[int, ...]) -> None:
     body, tokens = make_body(kmers), all_sequences()
-    sums = body.prefix_sums(tokens)
+    sums = body.prefix_states(tokens)
     grown = body.start.expand(len(tokens), -1)
     for depth in range(1, LENGTH + 1):
         grown = body.extend(grown, tokens[:, :depth])
@@ -47,8 +47,8 @@ def test_extending_token_by_token_equals_one_pass(kmers: tuple[int, ...]) -> Non
 def test_rows_of_one_batch_may_have_different_depths(generator: torch.Generator) -> None:
     body, tokens = make_body(), all_sequences()
     depths = torch.randint(LENGTH + 1, (len(tokens),), generator=generator)
-    expected = body.prefix_sums(tokens)[torch.arange(len(tokens)), depths]
-    torch.testing.assert_close(body.sums_at(tokens, depths), expected)
+    expected = body.prefix_states(tokens)[torch.arange(len(tokens)), depths]
+    torch.testing.assert_close(body.states_at(tokens, depths), expected)
 
 
 @pytest.mark.parametrize("kmers", [(1,), (3,), (1, 2, 4), (1, 3, 5)])
@@ -59,11 +59,11 @@ def test_bags_say_which_embeddings_are_added_up(kmers: tuple[int, ...], generato
     assert bags.shape == (len(tokens), body.embedding.num_embeddings)
     assert set(bags.data) == {1.0}
     found = torch.from_numpy(bags @ body.embedding.weight.detach().numpy()) + body.start
-    torch.testing.assert_close(found, body.sums_at(tokens, depths))
+    torch.testing.assert_close(found, body.states_at(tokens, depths))
     for time in (0, 2):  # shorter than the longest k-mer
         whole = torch.full((len(tokens),), time)
         found = torch.from_numpy(body.bags(tokens[:, :time].numpy(), whole.numpy()).toarray()) @ body.embedding.weight
-        torch.testing.assert_close(found + body.start, body.sums_at(tokens, whole))
+        torch.testing.assert_close(found + body.start, body.states_at(tokens, whole))
 
 
 def test_bags_of_hashed_kmers_are_those_of_the_sums(generator: torch.Generator) -> None:
@@ -71,7 +71,7 @@ def test_bags_of_hashed_kmers_are_those_of_the_sums(generator: torch.Generator) 
     tokens = torch.randint(20, (50, 4), generator=generator)
     depths = torch.full((50,), 4)
     found = torch.from_numpy(body.bags(tokens.numpy(), depths.numpy()).toarray()) @ body.embedding.weight + body.start
-    torch.testing.assert_close(found, body.sums_at(tokens, depths))
+    torch.testing.assert_close(found, body.states_at(tokens, depths))
 
 
 def test_single_letters_sum_to_a_one_hot_matrix_product() -> None:
@@ -79,7 +79,7 @@ def test_single_letters_sum_to_a_one_hot_matrix_product() -> None:
     one_hot = functional.one_hot(tokens, NUM_TOKENS).double().flatten(1)
     matrix = body.embedding.weight[1:]  # row 0 is padding
     assert matrix.shape == (LENGTH * NUM_TOKENS, WIDTH)
-    torch.testing.assert_close(body.prefix_sums(tokens)[:, -1], one_hot @ matrix + body.start)
+    torch.testing.assert_close(body.prefix_states(tokens)[:, -1], one_hot @ matrix + body.start)
 
 
 def test_every_kmer_at_every_position_has_a_row_of_its_own() -> None:
@@ -104,14 +104,14 @@ def test_future_tokens_do_not_change_a_prefix(generator: torch.Generator) -> Non
     for depth in range(LENGTH):
         other = tokens.clone()
         other[:, depth:] = torch.randint(NUM_TOKENS, other[:, depth:].shape, generator=generator)
-        assert torch.equal(body.prefix_sums(tokens)[:, : depth + 1], body.prefix_sums(other)[:, : depth + 1])
+        assert torch.equal(body.prefix_states(tokens)[:, : depth + 1], body.prefix_states(other)[:, : depth + 1])
         depths = torch.full((len(tokens),), depth)
-        assert torch.equal(body.sums_at(tokens, depths), body.sums_at(other, depths))
+        assert torch.equal(body.states_at(tokens, depths), body.states_at(other, depths))
 
 
 def test_distinct_prefixes_have_distinct_features() -> None:
     body = make_body((1,))
-    features = body.features(body.prefix_sums(all_sequences(3))).flatten(0, 1)
+    features = body.features(body.prefix_states(all_sequences(3))).flatten(0, 1)
     num_prefixes = 1 + 3 + 9 + 27
     assert len(features.round(decimals=4).unique(dim=0)) == num_prefixes
 
@@ -119,7 +119,7 @@ def test_distinct_prefixes_have_distinct_features() -> None:
 def test_kmers_longer_than_the_sequence_are_left_out() -> None:
     body = make_body((1, 9), length=3)
     assert body.kmers == (1,)
-    assert body.prefix_sums(all_sequences(3)).shape == (27, 4, WIDTH)
+    assert body.prefix_states(all_sequences(3)).shape == (27, 4, WIDTH)
 
 
 def test_a_vast_number_of_kmers_shares_a_bounded_table() -> None:
@@ -127,7 +127,7 @@ def test_a_vast_number_of_kmers_shares_a_bounded_table() -> None:
     assert body.embedding.num_embeddings == 1 + 4 * 20 + MAX_BUCKETS
     tokens = torch.full((1, 4), 19)
     assert body.kmer_indices(tokens).max().item() < body.embedding.num_embeddings
-    torch.testing.assert_close(body.sums_at(tokens, torch.tensor([4])), body.prefix_sums(tokens)[:, -1])
+    torch.testing.assert_close(body.states_at(tokens, torch.tensor([4])), body.prefix_states(tokens)[:, -1])
 
 
 def test_a_hashed_kmer_still_sees_its_oldest_letter() -> None:
@@ -140,7 +140,7 @@ def test_a_hashed_kmer_still_sees_its_oldest_letter() -> None:
 def test_the_padding_row_stays_zero_and_untrained() -> None:
     body, tokens = make_body(), all_sequences()
     assert not body.embedding.weight[0].any()
-    for sums in (body.prefix_sums(tokens), body.sums_at(tokens, torch.full((len(tokens),), 2))):
+    for sums in (body.prefix_states(tokens), body.states_at(tokens, torch.full((len(tokens),), 2))):
         body.zero_grad()
         sums.square().sum().backward()
         assert not body.embedding.weight.grad[0].any()
@@ -149,14 +149,14 @@ def test_the_padding_row_stays_zero_and_untrained() -> None:
 
 def test_the_empty_prefix_is_trained() -> None:
     body = make_body()
-    body.features(body.prefix_sums(all_sequences())[:, 0]).square().sum().backward()
+    body.features(body.prefix_states(all_sequences())[:, 0]).square().sum().backward()
     assert body.start.grad.abs().max().item() > 1e-3
     assert not body.embedding.weight.grad.any()  # it holds no letter
 
 
 def test_features_of_a_prefix_do_not_depend_on_its_batch() -> None:
     body = make_body()
-    sums = body.prefix_sums(all_sequences())
+    sums = body.prefix_states(all_sequences())
     torch.testing.assert_close(body.features(sums)[7, 3], body.features(sums[7, 3]))
 
 

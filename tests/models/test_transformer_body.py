@@ -11,6 +11,7 @@ from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.experiments.build import build
 from stochflow.experiments.launch import resolve_config
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.transformer_body import TransformerBody
 
@@ -30,17 +31,17 @@ def all_sequences() -> Tensor:
 @pytest.mark.parametrize("num_layers", [0, 1, 2])
 def test_one_pass_equals_each_prefix_alone(num_layers: int) -> None:
     body, tokens = make_body(num_layers=num_layers), all_sequences()
-    together = body.prefix_sums(tokens)
+    together = body.prefix_states(tokens)
     assert together.shape == (NUM_TOKENS**LENGTH, LENGTH + 1, WIDTH)
     for depth in range(LENGTH + 1):
-        torch.testing.assert_close(body.prefix_sums(tokens[:, :depth])[:, -1], together[:, depth])
-        torch.testing.assert_close(body.sums_at(tokens, torch.full((len(tokens),), depth)), together[:, depth])
+        torch.testing.assert_close(body.prefix_states(tokens[:, :depth])[:, -1], together[:, depth])
+        torch.testing.assert_close(body.states_at(tokens, torch.full((len(tokens),), depth)), together[:, depth])
 
 
 @pytest.mark.parametrize("num_layers", [0, 1, 2])
 def test_sampling_with_the_cache_equals_one_pass(num_layers: int) -> None:
     body, tokens = make_body(num_layers=num_layers), all_sequences()
-    expected = body.features(body.prefix_sums(tokens))
+    expected = body.features(body.prefix_states(tokens))
     state = body.begin(len(tokens))
     for depth in range(LENGTH + 1):
         assert state.shape == (len(tokens), WIDTH + (depth + 1) * num_layers * 2 * WIDTH)
@@ -52,24 +53,24 @@ def test_sampling_with_the_cache_equals_one_pass(num_layers: int) -> None:
 def test_rows_of_one_batch_may_have_different_depths(generator: torch.Generator) -> None:
     body, tokens = make_body(), all_sequences()
     depths = torch.randint(LENGTH + 1, (len(tokens),), generator=generator)
-    expected = body.prefix_sums(tokens)[torch.arange(len(tokens)), depths]
-    torch.testing.assert_close(body.sums_at(tokens, depths), expected)
+    expected = body.prefix_states(tokens)[torch.arange(len(tokens)), depths]
+    torch.testing.assert_close(body.states_at(tokens, depths), expected)
 
 
 def test_future_tokens_do_not_change_a_prefix_but_all_past_ones_do(generator: torch.Generator) -> None:
     body, tokens = make_body(), all_sequences()
-    outputs = body.prefix_sums(tokens)
+    outputs = body.prefix_states(tokens)
     for place in range(LENGTH):
         other = tokens.clone()
         other[:, place] = (other[:, place] + 1) % NUM_TOKENS
-        moved = (body.prefix_sums(other) - outputs).abs().amax(dim=-1)
+        moved = (body.prefix_states(other) - outputs).abs().amax(dim=-1)
         assert not moved[:, : place + 1].any()
         assert moved[:, place + 1 :].min().item() > 1e-6
 
 
 def test_the_same_letters_in_another_order_are_another_prefix() -> None:
     body = make_body()
-    outputs = body.prefix_sums(torch.tensor([[0, 1, 2], [1, 0, 2]]))[:, -1]
+    outputs = body.prefix_states(torch.tensor([[0, 1, 2], [1, 0, 2]]))[:, -1]
     assert (outputs[0] - outputs[1]).abs().max().item() > 1e-3
 
 
@@ -93,14 +94,14 @@ class Features(torch.nn.Module):
         self.body = body
 
     def forward(self, tokens: Tensor) -> Tensor:
-        return self.body.features(self.body.prefix_sums(tokens))
+        return self.body.features(self.body.prefix_states(tokens))
 
 
 def test_the_tree_sweep_agrees_with_one_pass_over_all_sequences(generator: torch.Generator) -> None:
     network = FlowNetwork(NUM_TOKENS, LENGTH, (1,), WIDTH, 2, make_body())
     torch.nn.init.normal_(network.policy_head.weight, generator=generator)
     network = network.double()
-    log_policy = network.all_prefixes(all_sequences()).log_policy.detach()
+    log_policy = network.evaluate(AtPrefixes(all_sequences())).heads().log_policy.detach()
     for depth, level in enumerate(network.tree_log_policies()):
         below = NUM_TOKENS ** (LENGTH - depth)
         torch.testing.assert_close(level.repeat_interleave(below, dim=0), log_policy[:, depth])

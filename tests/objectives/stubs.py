@@ -11,7 +11,7 @@ from stochflow.core.random import RandomStreams
 from stochflow.environments.channels import Channel
 from stochflow.environments.rewards import Reward
 from stochflow.models.dynamics.tabular import KnownDynamics
-from stochflow.models.evaluation import AutogradEvaluation, Heads, PathHeads
+from stochflow.models.evaluation import AlongPaths, AutogradEvaluation, Heads, PathHeads
 from stochflow.models.flow_network import FlowNetwork, _path_heads
 from stochflow.objectives.learners import SequenceLearner
 from stochflow.sampling.replay_buffer import ReplayBuffer
@@ -22,9 +22,9 @@ PLAIN_REWARD = Reward(beta=1.0, floor=1e-12, ramp=0.0)
 
 
 class StubNetwork(FlowNetwork):
-    """A flow network without a body; a subclass says what `all_prefixes` and `child_log_flows` answer."""
+    """A flow network without a body; a subclass says what `at_every_prefix` and `children_along` answer."""
 
-    records = False
+    engine_applies = False
     device = torch.device("cpu")
     dtype = torch.float32  # of rewards, as in a real network
 
@@ -32,20 +32,26 @@ class StubNetwork(FlowNetwork):
         torch.nn.Module.__init__(self)
         self.num_tokens, self.num_actions, self.length = num_tokens, num_tokens, length
 
+    def at_every_prefix(self, tokens: Tensor) -> Heads:
+        """Heads at every prefix, the empty one first; [batch, time] → [batch, time + 1, ...]."""
+        raise NotImplementedError
+
     def evaluate(self, where: Any) -> Any:
-        """What `all_prefixes` says, as an evaluation: log-probabilities are their own logits."""
-        tokens = where.outcomes
-        heads = self.all_prefixes(tokens if where.ends or where.backward == "learned" else tokens[:, :-1])
+        """What `at_every_prefix` says, as an evaluation: log-probabilities are their own logits."""
+        along = isinstance(where, AlongPaths)
+        tokens = where.outcomes if along else where.tokens
+        whole = not along or where.ends or where.backward == "learned"
+        heads = self.at_every_prefix(tokens if whole else tokens[:, :-1])
         log_completions = self.steps_left(tokens)[: heads.log_flow.shape[1]] * math.log(self.num_tokens)
         raw = torch.cat(
             [heads.log_policy, heads.log_backward, (heads.log_flow - log_completions).unsqueeze(-1)], dim=-1
         )
         num = self.num_tokens
 
-        def arrange(outputs: Tensor) -> PathHeads:
+        def arrange(outputs: Tensor) -> Heads | PathHeads:
             log_flow = outputs[..., -1] + log_completions
             found = Heads(outputs[..., :num], outputs[..., num : 2 * num], log_flow)
-            return _path_heads(found, tokens.shape[1], where, None)
+            return _path_heads(found, tokens.shape[1], where, None) if along else found
 
         return AutogradEvaluation(raw, arrange)
 

@@ -13,6 +13,7 @@ from stochflow.config.layers import resolve
 from stochflow.config.schema import ObjectiveConfig
 from stochflow.core.logspace import log_marginal, safe_log
 from stochflow.environments.channels import noiseless, uniform_slip
+from stochflow.models.base import ChildFlows
 from stochflow.models.dynamics.tabular import DynamicsModel
 from stochflow.models.flow_network import Heads
 from stochflow.objectives.divergence import (
@@ -61,16 +62,16 @@ class Tables(StubNetwork):
         self.logits = logits
         self.log_flow = torch.zeros(7, dtype=torch.float64) if log_flow is None else log_flow
 
-    def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
+    def at_every_prefix(self, tokens: Tensor) -> Heads:
         rows = prefix_rows(tokens)
         log_policy = torch.log_softmax(self.logits, dim=-1)[rows[:, :2]]
         num_leaves = tokens.shape[1] + 1 - log_policy.shape[1]
         nothing = torch.full((len(tokens), num_leaves, 2), torch.nan, dtype=self.logits.dtype)  # a leaf decides nothing
         return Heads(torch.cat([log_policy, nothing], dim=1), torch.empty(0), self.log_flow[rows])
 
-    def child_log_flows(self, tokens: Tensor) -> Tensor:
-        parents = prefix_rows(tokens)[:, :-1]
-        return self.log_flow[2 * parents.unsqueeze(-1) + torch.tensor([1, 2])].detach()
+    def children_along(self, outcomes: Tensor, valid: Tensor) -> ChildFlows:
+        parents = prefix_rows(outcomes)[:, :-1]
+        return ChildFlows(self.log_flow[2 * parents.unsqueeze(-1) + torch.tensor([1, 2])].detach())
 
 
 def log_marginals_of(logits: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from stochflow.objectives.divergence import BootstrappedKL, TrajectoryKL
 from stochflow.objectives.entropy import entropy_terms
 from stochflow.objectives.planned_graph_kl import PlannedGraphKL
 from stochflow.sampling.trajectories import Trajectories
-from stochflow.truth.dag import attainable_optimum, node_visits, outcome_marginals
+from stochflow.truth.dag import graph_optimum, node_visits, outcome_marginals
 from tests.objectives.graph_flows import (
     LOG_Z,
     Tables,
@@ -41,7 +41,7 @@ BOOTSTRAPPED = {"scope": "state", "values": "bootstrapped"}
 @pytest.mark.parametrize("noise", [0.0, 0.25])
 def test_at_the_optimum_the_residual_of_every_episode_is_log_z(noise: float) -> None:
     graph = hypergrid("2,4", slip=noise)
-    best = attainable_optimum(graph, graph.scores.log())
+    best = graph_optimum(graph, graph.scores.log())
     assert best.min_kl < 1e-6  # within reach
     policies = best.log_policy.exp() * graph.valid_actions
     flows = best.visits * math.exp(best.log_z)

@@ -9,14 +9,13 @@ from torch import Tensor
 
 from stochflow.config.layers import resolve
 from stochflow.core.codes import decode
-from stochflow.core.logspace import log_marginal
+from stochflow.core.logspace import log_marginal, pick
 from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.experiments.build import build
 from stochflow.experiments.experiment import Experiment
 from stochflow.models.evaluation import AlongPaths
 from stochflow.objectives.imagined_kl import ImaginedKL
-from stochflow.objectives.path_terms import pick
 from stochflow.objectives.planned_kl import PlannedKL
 
 LOG_REWARDS = 2.0 * torch.randn(27, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
@@ -132,7 +131,7 @@ def test_imagined_updates_alone_reach_the_attainable_optimum(generator: torch.Ge
     assert experiment.truth is not None
     before = experiment.truth.evaluate(experiment.policy)["regret"]
     for update in range(300):
-        trainer.descent.step(imagined.reverse_terms(256)["loss"], 1e-2 * (1 - update / 300))
+        trainer.optimizer.step(imagined.reverse_terms(256)["loss"], 1e-2 * (1 - update / 300))
     after = experiment.truth.evaluate(experiment.policy)["regret"]
     assert after < 0.02 < before
 

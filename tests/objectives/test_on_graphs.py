@@ -15,7 +15,7 @@ from stochflow.environments.base import Environment
 from stochflow.environments.graphs.environment import GraphEnvironment, nodes_on
 from stochflow.environments.graphs.hypergrid import hypergrid
 from stochflow.environments.rewards import Reward
-from stochflow.experiments.build import check_objective, make_objective
+from stochflow.experiments.build import make_graph_learner, make_objective
 from stochflow.experiments.launch import resolve_config
 from stochflow.objectives.path_terms import Balance, PathBalance, path_steps
 from stochflow.sampling.trajectories import Trajectories
@@ -203,15 +203,15 @@ def test_a_state_may_not_have_more_outcomes_than_a_byte_can_number() -> None:
     wide = replace(small, dynamics=small.dynamics.repeat(1, 1, 200))
     config = resolve_config([{"task": "hypergrid:1,2"}])
     with pytest.raises(ConfigError, match="more than 256 outcomes; choose a smaller one"):
-        check_objective(config, GraphEnvironment(wide))
+        make_graph_learner(config, GraphEnvironment(wide))
 
 
 def test_all_else_runs_on_a_graph_and_everything_on_sequences() -> None:
     environment: Environment = GraphEnvironment(hypergrid("2,4", slip=0.1))
-    on_graphs = [name for name, method in METHODS.items() if "graphs" in method.runs_on]
+    on_graphs = [name for name, method in METHODS.items() if method.objective.graphs]
     assert set(METHODS) - set(on_graphs) == {"ppo", "sac", "soft-q", "mcmc", "mars"}
     for method in on_graphs:
-        check_objective(resolve_config([{"task": "hypergrid:2,4", "method": method}]), environment)
+        environment.check_method(resolve_config([{"task": "hypergrid:2,4", "method": method}]))
 
 
 def test_a_reward_schedule_reaches_the_loss_on_a_graph() -> None:

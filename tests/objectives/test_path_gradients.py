@@ -78,7 +78,7 @@ def test_a_closed_form_is_the_gradient_of_autograd(
     closed, gradients = found(made, fresh)
     assert isinstance(closed["loss"], ClosedFormLoss)
     if not engine:
-        made.learner.network.fused = False
+        made.learner.network.use_engine = False
         closed, gradients = found(made, fresh)
         assert isinstance(closed["loss"], ClosedFormLoss)
     monkeypatch.setattr(SequenceLearner, "is_full", lambda *_: False)
@@ -119,10 +119,10 @@ def test_a_gradient_added_in_place_moves_the_weights_as_a_returned_one(method: s
     made, other = (trainer(method, {}) for _ in range(2))
     fresh, same = made.collect(), other.collect()
     (terms,) = made.objective.updates(fresh, 3, 0.5)
-    made.descent.step(terms["loss"], 0.1)
+    made.optimizer.step(terms["loss"], 0.1)
     _, gradients = found(other, same)
     norm = torch.cat([each.flatten() for each in gradients]).norm()
-    share = (made.descent.clip / norm).clamp_max(1.0)
+    share = (made.optimizer.clip / norm).clamp_max(1.0)
     for weight, gradient in zip(made.learner.network.parameters(), gradients, strict=True):
         assert weight.grad is not None
         torch.testing.assert_close(weight.grad, gradient * share, rtol=1e-5, atol=1e-9)

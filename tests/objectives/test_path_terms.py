@@ -19,7 +19,9 @@ from stochflow.core.random import RandomStreams
 from stochflow.environments.channels import Channel, confusion, noiseless, uniform_slip
 from stochflow.experiments.build import make_objective
 from stochflow.experiments.launch import resolve_config
+from stochflow.models.base import ChildFlows
 from stochflow.models.dynamics.tabular import DynamicsModel
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork, Heads
 from stochflow.objectives.base import Objective
 from stochflow.objectives.learners import SequenceLearner
@@ -49,18 +51,18 @@ class TabularNetwork(StubNetwork):
         self.logits, self.back_logits = (nn.Parameter(torch.zeros(NUM_STATES, K).double()) for _ in range(2))
         self.log_flow = nn.Parameter(torch.zeros(NUM_STATES).double())
 
-    def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
+    def at_every_prefix(self, tokens: Tensor) -> Heads:
         rows = [torch.zeros(len(tokens), dtype=torch.int64)]
         for column in tokens.T:
             rows.append(K * rows[-1] + 1 + column)  # the tree as a heap
         return self._at(torch.stack(rows, dim=1))
 
     @torch.no_grad()
-    def child_log_flows(self, tokens: Tensor) -> Tensor:
-        rows = [torch.zeros(len(tokens), dtype=torch.int64)]
-        for column in tokens[:, :-1].T:
+    def children_along(self, outcomes: Tensor, valid: Tensor) -> ChildFlows:
+        rows = [torch.zeros(len(outcomes), dtype=torch.int64)]
+        for column in outcomes[:, :-1].T:
             rows.append(K * rows[-1] + 1 + column)
-        return self.log_flow[K * torch.stack(rows, dim=1).unsqueeze(-1) + 1 + torch.arange(K)]
+        return ChildFlows(self.log_flow[K * torch.stack(rows, dim=1).unsqueeze(-1) + 1 + torch.arange(K)])
 
     def log_policies(self) -> list[Tensor]:
         log_policy = torch.log_softmax(self.logits.detach(), dim=-1)
@@ -172,7 +174,7 @@ def test_with_the_posterior_a_step_costs_its_marginal_whatever_was_meant(intenti
         torch.full_like(outcomes, intention), outcomes, outcomes >= 0, torch.ones(1).double(), torch.zeros(1, LENGTH)
     )
     steps = path_steps(make_learner(network, channel, kind="detailed-balance", backward="posterior"), batch, 0)
-    log_policy = network.all_prefixes(outcomes).log_policy[:, :-1]
+    log_policy = network.evaluate(AtPrefixes(outcomes)).heads().log_policy[:, :-1]
     marginals = log_marginal(log_policy, channel.log_matrices(LENGTH)).gather(-1, outcomes.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(steps.log_ratio, marginals, atol=1e-6, rtol=0)
     weights = list(network.parameters())
@@ -194,7 +196,7 @@ def test_the_uniform_backward_policy_is_one_over_k(network: FlowNetwork) -> None
 def test_the_realised_path_takes_the_outcome_for_the_intention(network: FlowNetwork) -> None:
     batch = every_trajectory(SLIP)
     steps = path_steps(make_learner(network, SLIP, kind="detailed-balance", path="realised"), batch, 0)
-    log_policy = network.all_prefixes(batch.outcomes).log_policy[:, :-1]
+    log_policy = network.evaluate(AtPrefixes(batch.outcomes)).heads().log_policy[:, :-1]
     came = log_policy.gather(-1, batch.outcomes.unsqueeze(-1)).squeeze(-1)
     torch.testing.assert_close(steps.log_ratio, came)
     assert not torch.allclose(came, log_policy.gather(-1, batch.intentions.unsqueeze(-1)).squeeze(-1))
@@ -225,7 +227,7 @@ def test_an_unpaid_sibling_counts_what_the_flow_head_learned_of_leaves(network: 
         losses.append(next(objective.updates(one, 0, 0.0)))
     assert losses[0]["balance_loss"].item() != losses[1]["balance_loss"].item()
     assert losses[0]["leaf_loss"].item() == losses[1]["leaf_loss"].item()
-    leaf = network.all_prefixes(one.outcomes).log_flow[0, -1].item()
+    leaf = network.evaluate(AtPrefixes(one.outcomes)).heads().log_flow[0, -1].item()
     assert losses[0]["leaf_loss"].item() == pytest.approx((leaf - math.log(one.scores.item())) ** 2, rel=1e-5)
 
 

@@ -14,7 +14,7 @@ from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.experiments.build import build
 from stochflow.experiments.experiment import Experiment
-from stochflow.models.evaluation import ClosedFormLoss
+from stochflow.models.evaluation import AtPrefixes, ClosedFormLoss
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.prefix_sampler import NetworkSampler
 from stochflow.objectives.entropy import entropy_terms
@@ -121,7 +121,7 @@ def test_the_behaviour_is_the_plan_where_there_is_one_and_the_network_beyond(gen
     paths = torch.tensor([[0, 1, 2], [1, 0, 0], [0, 2, 1], [2, 2, 0]])
     planned = [[True] * 4, [True, False, True, True], [True, False, False, True]]
     with torch.no_grad():
-        beyond = network.all_prefixes(paths).log_policy.double()
+        beyond = network.evaluate(AtPrefixes(paths)).heads().log_policy.double()
     sampler = PlanSampler(trie, policies, NetworkSampler(network, 4), 4)
     for depth, flags in enumerate(planned):
         log_policy = torch.from_numpy(sampler.log_policy())
@@ -200,7 +200,7 @@ def test_values_come_from_rewards_the_model_and_the_flow_head() -> None:
     unpaid = objective.reward_model.expected_log_reward(torch.tensor([[0, 1, 1]]), learner.reward, 0)
     torch.testing.assert_close(values[2][leaf_parent, [1]], unpaid)
     with torch.no_grad():
-        flow = learner.network.all_prefixes(torch.tensor([[1]])).log_flow[0, -1].double()
+        flow = learner.network.evaluate(AtPrefixes(torch.tensor([[1]]))).heads().log_flow[0, -1].double()
     torch.testing.assert_close(values[0][0, 1], flow, atol=1e-5, rtol=0)
 
 
@@ -281,8 +281,8 @@ def test_the_closed_form_is_the_gradient_of_autograd(
     pay(experiment, torch.randint(4, (num_sequences, 8), generator=generator))
     objective.replan(step=0)
     results = []
-    for closed, fused in ((True, True), (True, False), (False, True)):
-        network.fused = fused
+    for closed, use_engine in ((True, True), (True, False), (False, True)):
+        network.use_engine = use_engine
         if not closed:
             monkeypatch.setattr(PlannedKL, "_closed_form_terms", PlannedKL._autograd_terms)
         objective.learner.generators["replay"].manual_seed(3)
@@ -330,7 +330,7 @@ def test_the_entropy_sees_every_draw() -> None:
     assert objective.plan is not None
     drawn = PlannedStates(objective.plan, objective.trie).draw(7, torch.Generator().manual_seed(1))
     assert int(drawn.counts.max()) > 1
-    log_policy = experiment.network.at(drawn.tokens, drawn.depths).log_policy.detach()
+    log_policy = experiment.network.evaluate(AtPrefixes(drawn.tokens, drawn.depths)).heads().log_policy.detach()
     levels = zip(*(column.split(drawn.sizes) for column in (log_policy, drawn.weights, drawn.counts)), strict=True)
     policies, visits = torch.zeros(7, 3, 3), torch.zeros(7, 3)
     for depth, (rows, weights, counts) in enumerate(levels):

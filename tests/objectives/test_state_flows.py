@@ -9,6 +9,7 @@ from torch import Tensor
 from stochflow.config.layers import resolve
 from stochflow.environments.channels import uniform_slip
 from stochflow.environments.rewards import Reward
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.state_flows import Paths, path_flows
@@ -59,7 +60,7 @@ def network(generator: torch.Generator) -> FlowNetwork:
 
 def flow_alone(network: FlowNetwork, prefix: list[int]) -> float:
     with torch.no_grad():
-        return network.all_prefixes(torch.tensor([prefix], dtype=torch.int64)).log_flow[0, -1].item()
+        return network.evaluate(AtPrefixes(torch.tensor([prefix], dtype=torch.int64))).heads().log_flow[0, -1].item()
 
 
 def test_child_flows_equal_each_child_alone(network: FlowNetwork, generator: torch.Generator) -> None:

@@ -12,6 +12,7 @@ from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.evaluation.samples import draw, dynamics_metrics
 from stochflow.models.dynamics.tabular import KnownDynamics
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.sampling.policies import NetworkPolicy, OpenLoopPolicy, policy_of
 from stochflow.sampling.rollout import Walk
@@ -127,14 +128,14 @@ def test_the_policy_of_a_network_is_evaluated_by_its_exact_distribution(generato
     torch.testing.assert_close(policy.log_probs(walk_to(WORDS), environment), log_probs, atol=1e-5, rtol=0)
     assert kl_to_target(log_probs, truth.log_rewards) == truth.evaluate(policy)["kl"]
     with torch.no_grad():
-        log_policy = network.all_prefixes(WORDS).log_policy[:, :-1].double()
+        log_policy = network.evaluate(AtPrefixes(WORDS)).heads().log_policy[:, :-1].double()
     torch.testing.assert_close(policy.visits(walk_to(WORDS), environment), log_policy.exp() / WORDS.numel())
 
 
 def test_the_true_channel_is_at_the_floor_for_a_list_too(generator: torch.Generator) -> None:
     channel, environment, policy = CHANNELS["positional"], ENVIRONMENTS["positional"], OpenLoopPolicy(KEPT, 3)
     walk = draw(policy, environment, 400, generator).walk
-    found = dynamics_metrics(policy, KnownDynamics(channel, 3).log_beliefs(walk.outcomes), environment, walk)
+    found = dynamics_metrics(policy, KnownDynamics(channel, 3).log_matrices(walk.outcomes).double(), environment, walk)
     assert found["dynamics_ce"] == pytest.approx(found["dynamics_ce_floor"], abs=1e-5)
     entropies = torch.gather(channel.entropies(), 1, walk.intentions.T).mean()
     assert found["dynamics_ce_floor"] == pytest.approx(entropies.item())

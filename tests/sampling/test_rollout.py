@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from stochflow.config.layers import resolve
+from stochflow.core.arrays import Array
 from stochflow.core.random import RandomStreams
 from stochflow.environments.channels import Channel, confusion, noiseless, positional_slip, uniform_slip
 from stochflow.environments.graphs.environment import GraphEnvironment, longest, nodes_on
@@ -17,7 +18,7 @@ from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.experiments.build import build
 from stochflow.experiments.experiment import summarise
-from stochflow.models.base import Array
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.graph_network import GraphNetwork, GraphSampler
 from stochflow.sampling.rollout import Exploration, Walk, rollout
@@ -129,7 +130,7 @@ def test_the_sampler_walks_on_from_outcomes_not_from_intentions() -> None:
 def test_the_network_sampler_gives_the_policy_of_the_prefix_it_stands_on(generator: torch.Generator) -> None:
     network = make_network()
     tokens = torch.randint(NUM_TOKENS, (7, LENGTH), generator=generator)
-    expected = network.all_prefixes(tokens).log_policy
+    expected = network.evaluate(AtPrefixes(tokens)).heads().log_policy
     sampler = network.sampler(7)
     for depth in range(LENGTH):
         torch.testing.assert_close(torch.from_numpy(sampler.log_policy()), expected[:, depth])
@@ -173,7 +174,7 @@ def test_the_behaviours_log_probability_is_kept() -> None:
     exploration = {"epsilon": 0.2, "temperature": 1.5}
     walk = network_walk(network, uniform_slip(NUM_TOKENS, 0.5), **exploration)
     with torch.no_grad():
-        log_policy = network.all_prefixes(walk.outcomes).log_policy[:, :-1]
+        log_policy = network.evaluate(AtPrefixes(walk.outcomes)).heads().log_policy[:, :-1]
     behaviour = Exploration(**exploration).behaviour(log_policy)
     expected = behaviour.gather(-1, walk.intentions.unsqueeze(-1)).squeeze(-1).log()
     torch.testing.assert_close(walk.log_behaviour, expected, atol=1e-5, rtol=0)
@@ -319,7 +320,7 @@ def test_the_behaviour_on_a_graph_stays_with_possible_intentions_and_is_kept(exp
 def test_objects_come_as_often_as_the_exact_distribution_says() -> None:
     table, environment = grid_network().policy_table(), GraphEnvironment(GRID)
     made = rollout(environment, GraphSampler(GRID, NUM_WALKS, table), NUM_WALKS, RandomStreams(0))
-    exact = dag.terminal_log_probs(GRID, table).exp()
+    exact = dag.object_log_probs(GRID, table).exp()
     assert exact.max() > 1.5 / GRID.num_objects
     assert_shares(environment.made(made.outcomes, made.valid).bincount(minlength=GRID.num_objects).double(), exact)
 

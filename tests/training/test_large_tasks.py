@@ -13,6 +13,7 @@ from stochflow.environments.registry import make_task
 from stochflow.experiments.build import build, make_network
 from stochflow.experiments.experiment import summarise
 from stochflow.experiments.launch import resolve_config
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.kmer_body import MAX_BUCKETS, num_rows
 from stochflow.models.kmers import suitable_kmers
@@ -119,13 +120,13 @@ def test_child_flows_are_the_flows_of_the_children(monkeypatch: pytest.MonkeyPat
         network.flow_head.weight.data.normal_(generator=generator)
         tokens = torch.randint(3, (6, 5), generator=generator)
         monkeypatch.setattr("stochflow.models.flow_network._BLOCK", 2 * 5 * 3 * 8)  # two sequences at a time
-        flows = network.child_log_flows(tokens)
+        flows = network.children_along(tokens, torch.ones_like(tokens, dtype=torch.bool)).log_flow
         assert flows.shape == (6, 5, 3)
         for depth in range(5):
             for letter in range(3):
                 child = tokens.clone()
                 child[:, depth] = letter
-                expected = network.all_prefixes(child).log_flow[:, depth + 1]
+                expected = network.evaluate(AtPrefixes(child)).heads().log_flow[:, depth + 1]
                 torch.testing.assert_close(flows[:, depth, letter], expected, atol=1e-5, rtol=0)
                 torch.testing.assert_close(network.log_flow_of(child[:, : depth + 1]), expected, atol=1e-5, rtol=0)
 

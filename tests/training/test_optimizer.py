@@ -63,11 +63,11 @@ def test_a_weight_keeps_its_order_in_memory_and_moves_as_any_other() -> None:
     by_columns = nn.Parameter(torch.arange(12.0).view(3, 4).t().contiguous().t())
     pull = torch.linspace(-1.0, 1.0, 12).view(3, 4)
     for weight in (by_rows, by_columns):
-        descent, strides = FlatAdam([nn.Parameter(torch.zeros(5)), weight], clip=1.0), weight.stride()
+        optimizer, strides = FlatAdam([nn.Parameter(torch.zeros(5)), weight], clip=1.0), weight.stride()
         for _ in range(3):
-            descent.step((weight * pull).sum(), 0.1)
+            optimizer.step((weight * pull).sum(), 0.1)
         assert weight.stride() == strides
-        moments = descent.state_dict()["1.exp_avg"]
+        moments = optimizer.state_dict()["1.exp_avg"]
         torch.testing.assert_close(moments / moments.norm(), pull / pull.norm())
     assert by_rows.stride() != by_columns.stride()
     torch.testing.assert_close(by_rows.detach(), by_columns.detach())
@@ -78,44 +78,44 @@ def test_a_weight_keeps_its_order_in_memory_and_moves_as_any_other() -> None:
 def test_a_weight_never_moves_by_eight_learning_rates(quiet_steps: int, growth: float) -> None:
     # what the weights' check relies on; rare and growing gradients make Adam's largest steps
     weight = nn.Parameter(torch.zeros(1, dtype=torch.float64))
-    descent = FlatAdam([weight], clip=math.inf)
+    optimizer = FlatAdam([weight], clip=math.inf)
     moves = []
     for step in range(quiet_steps + 40):
         gradient = 0.0 if step < quiet_steps else growth ** (step - quiet_steps)
         before = weight.item()
-        descent.step((gradient * weight).sum(), learning_rate=0.01)
+        optimizer.step((gradient * weight).sum(), learning_rate=0.01)
         moves.append(abs(weight.item() - before))
     assert 0.005 < max(moves) < 0.08
 
 
 def test_weights_that_overflow_are_named_after_the_step_that_did_it() -> None:
     weight = nn.Parameter(torch.full((3,), 1e38))
-    descent = FlatAdam([weight], clip=1.0)
+    optimizer = FlatAdam([weight], clip=1.0)
     for _ in range(3):  # small steps look once and then no more
-        descent.step(-weight.sum() / 1e38, learning_rate=1e-3)
-        descent.require_finite()
-    descent.step(-weight.sum() / 1e38, learning_rate=3e38)
+        optimizer.step(-weight.sum() / 1e38, learning_rate=1e-3)
+        optimizer.require_finite()
+    optimizer.step(-weight.sum() / 1e38, learning_rate=3e38)
     with pytest.raises(NumericsError, match=r"'sum of all weights' became (inf|nan)"):
-        descent.require_finite()
+        optimizer.require_finite()
 
 
 def test_weights_are_looked_at_again_before_they_can_have_moved_far() -> None:
     weight = nn.Parameter(torch.zeros(2))
-    descent = FlatAdam([weight], clip=1.0)
-    descent.require_finite()
+    optimizer = FlatAdam([weight], clip=1.0)
+    optimizer.require_finite()
     looked = []
     for _ in range(8):
-        descent.step(weight.sum(), learning_rate=0.25)
+        optimizer.step(weight.sum(), learning_rate=0.25)
         with torch.no_grad():
             kept = weight[0].item()
             weight[0] = math.nan  # nothing but a look can tell
         try:
-            descent.require_finite()
+            optimizer.require_finite()
             looked.append(False)
         except NumericsError:
             looked.append(True)
         with torch.no_grad():
             weight[0] = kept
         if looked[-1]:
-            descent.require_finite()
+            optimizer.require_finite()
     assert looked == [False, False, False, True] * 2

@@ -11,6 +11,7 @@ from stochflow.core.errors import ConfigError
 from stochflow.experiments.build import build
 from stochflow.experiments.launch import resolve_config
 from stochflow.experiments.torch_settings import computing
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 
 LOW = {"model": {"precision": "bfloat16"}}
@@ -27,22 +28,22 @@ def network(generator: torch.Generator) -> FlowNetwork:
     return made.double()
 
 
-@pytest.mark.parametrize("ask", ["all_prefixes", "at"])
+@pytest.mark.parametrize("everywhere", [True, False])
 def test_what_is_recorded_has_the_values_and_gradients_of_autograd(
-    network: FlowNetwork, ask: str, generator: torch.Generator
+    network: FlowNetwork, everywhere: bool, generator: torch.Generator
 ) -> None:
     tokens = torch.randint(3, (20, 4), generator=generator)
     depths = torch.randint(5, (20,), generator=generator)
 
-    def asked(precision: torch.dtype | None, fused: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
-        network.body.precision, network.fused = precision, fused
-        heads = network.all_prefixes(tokens) if ask == "all_prefixes" else network.at(tokens, depths)
+    def asked(precision: torch.dtype | None, use_engine: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+        network.body.precision, network.use_engine = precision, use_engine
+        heads = network.evaluate(AtPrefixes(tokens, None if everywhere else depths)).heads()
         loss = torch.stack([(head * head.detach().cos()).sum() for head in heads]).sum()
         return heads.log_policy.detach(), torch.autograd.grad(loss, list(network.parameters()))
 
-    exact, gradients = asked(None, fused=True)
-    for fused in (True, False):
-        found, low = asked(torch.float32, fused)
+    exact, gradients = asked(None, use_engine=True)
+    for use_engine in (True, False):
+        found, low = asked(torch.float32, use_engine)
         assert 1e-9 < float((found - exact).abs().max()) < 1e-3
         torch.testing.assert_close(low, gradients, atol=1e-2, rtol=1e-3)
 

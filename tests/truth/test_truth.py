@@ -24,7 +24,7 @@ TINY = {
 }
 NUM_DRAWS = 4000
 CASES = [
-    *(("hypergrid:2,4", name) for name, method in METHODS.items() if "graphs" in method.runs_on),
+    *(("hypergrid:2,4", name) for name, method in METHODS.items() if method.objective.graphs),
     ("hypergrid:3,3", "sgfn-kl"),
     ("hypergrid:1,5", "sgfn-kl"),
 ]

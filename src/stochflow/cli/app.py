@@ -10,9 +10,8 @@ from stochflow import __version__
 from stochflow.cli.compare import INTERRUPTED, compare
 from stochflow.cli.forecast import forecast, series
 from stochflow.cli.inspect import doctor, evaluate, exact, methods, report, sample, show_config, tasks
-from stochflow.cli.pretrain import pretrain
 from stochflow.cli.render import console, messages, plain, show_warnings, tell
-from stochflow.cli.train import train
+from stochflow.cli.train import pretrain, train
 from stochflow.core.errors import StochflowError
 from stochflow.core.processes import leads
 

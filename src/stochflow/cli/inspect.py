@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,19 +12,17 @@ from rich.markup import escape
 from stochflow.cli.parameters import takes
 from stochflow.cli.render import console, messages, print_optimum, print_summary, say, say_unscored
 from stochflow.config.methods import METHODS, Method, other_methods
-from stochflow.config.options import AS_JSON, CONFIG, EVALUATE, EXACT, SAMPLE, Option, arguments_of, settings_of
-from stochflow.config.yaml import annotated_yaml, parse_assignment, read_yaml
+from stochflow.config.options import AS_JSON, CONFIG, EVALUATE, EXACT, RUN, SAMPLE, Option, arguments_of, settings_of
+from stochflow.config.yaml import annotated_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.core.extras import extra
 from stochflow.core.files import write_atomically
 from stochflow.core.plugins import package_of
 from stochflow.core.signals import importing
-from stochflow.environments.registry import GRAPHS, TASKS, TaskEntry, other_tasks
-from stochflow.environments.settings import check_settings, exact_layers, resolve_layers
+from stochflow.environments.registry import FORMS, GRAPHS, TASKS, TaskEntry, load_task, other_tasks
+from stochflow.environments.settings import check_settings, exact_layers, resolve_layers, written_layers
 
 if TYPE_CHECKING:
-    from torch.nn import Module
-
     from stochflow.config.schema import Config
     from stochflow.environments.sequences.task import Task
 
@@ -78,7 +76,7 @@ def report(
     print(api.report(path, out))
 
 
-@takes(Option("run", Path, _RUN_OR_SWEEP, "", "RUN", default=...), AS_JSON)
+@takes(replace(RUN, help=_RUN_OR_SWEEP), AS_JSON)
 def doctor(run: Path, as_json: bool = False) -> None:
     """Say what is wrong with a run and what to do about it, from its files; the exit code is 0 whatever is found."""
     with importing():
@@ -136,16 +134,15 @@ def tasks() -> None:
         found = entry if isinstance(entry, TaskEntry) else entry()
         table.add_row(name, *_task_cells(found, found.source))
     for name, point in other_tasks().items():
-        from stochflow.environments.plugins import load_plugin
-
         try:
-            found = load_plugin(point)
+            found = load_task(point)
         except ConfigError as error:
             warnings.warn(str(error), stacklevel=1)
             continue
         table.add_row(escape(name), *_task_cells(found, package_of(point)))
-    for name, form in GRAPHS.items():
-        table.add_row(name, "graph", "", "", "computed", f"States form a graph; in general {escape(form)}.")
+    for name in GRAPHS:
+        form = escape(FORMS[name.partition(":")[0]])
+        table.add_row(name, "graph", "", "", "computed", f"States form a graph; in general {form}.")
     console.print(table)
     for sentence in missing:
         console.print(sentence, highlight=False, markup=False)
@@ -185,9 +182,7 @@ def methods() -> None:
 def show_config(**given: Any) -> None:
     """Print every setting, resolved and explained, as YAML; redirect it to a file to start your own."""
     arguments = arguments_of(CONFIG, given)
-    file = {} if arguments["config"] is None else read_yaml(arguments["config"])
-    layers = [file, *map(parse_assignment, arguments["settings"]), settings_of(CONFIG, arguments)]
-    resolved = resolve_layers(layers)
+    resolved = resolve_layers([*written_layers(arguments), settings_of(CONFIG, arguments)])
     check_settings(resolved)
     print(annotated_yaml(resolved), end="")
     if given["dry_run"]:
@@ -197,20 +192,14 @@ def show_config(**given: Any) -> None:
 def _dry_run(config: "Config") -> None:
     """Build everything and say how large it is."""
     with importing():
-        from stochflow.environments.sequences.environment import SequenceEnvironment
         from stochflow.experiments.build import build
+        from stochflow.experiments.launch import default_path
     experiment = build(config)
-    learner, environment = experiment.trainer.learner, experiment.environment
-    modules = {"network": learner.network, "dynamics model": learner.dynamics}
-    noise = environment.channel.name if isinstance(environment, SequenceEnvironment) else environment.noise
-    _say_dry_run(config, modules, f"{learner.device} under the channel '{escape(str(noise))}'")
-
-
-def _say_dry_run(config: "Config", modules: "Mapping[str, Module]", where: str) -> None:
-    from stochflow.experiments.launch import default_path
-
-    for name, module in modules.items():
+    learner, channel = experiment.trainer.learner, experiment.environment.channel_name
+    for name, module in {"network": learner.network, "dynamics model": learner.dynamics}.items():
         messages.print(f"{name}: {sum(p.numel() for p in module.parameters()):,} parameters", highlight=False)
     messages.print(
-        f"would train on {where} into {escape(str(default_path(config)))}; nothing was written", highlight=False
+        f"would train on {learner.device} under the channel '{escape(channel)}' into "
+        f"{escape(str(default_path(config)))}; nothing was written",
+        highlight=False,
     )

@@ -1,24 +1,32 @@
-"""`stochflow train`."""
+"""`stochflow train` and `stochflow pretrain`."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
 
 from stochflow.cli.parameters import takes
 from stochflow.cli.render import console, print_summary, progress_line, say_unscored, tell
-from stochflow.config.options import TRAIN, arguments_of
+from stochflow.config.options import PRETRAIN, TRAIN, arguments_of
 from stochflow.core.signals import importing
-from stochflow.environments.settings import check_settings, resolve_layers, training_layers
+from stochflow.environments.settings import (
+    Layers,
+    check_settings,
+    pretraining_layers,
+    resolve_layers,
+    training_layers,
+)
+
+if TYPE_CHECKING:
+    from stochflow.api import Run
 
 
 @takes(*TRAIN)
 def train(**given: Any) -> None:
     """Train a sampler; Ctrl-C ends cleanly and keeps everything so far."""
     arguments = arguments_of(TRAIN, given)
-    layers = training_layers(arguments)
-    if not given["resume"]:  # which has settings of its own
-        check_settings(resolve_layers(layers))
+    _check(given, training_layers(arguments))
     with importing():
         from stochflow import api
         from stochflow.runs.directory import PROFILE, is_vacant
@@ -31,14 +39,35 @@ def train(**given: Any) -> None:
     if given["profile"]:
         console.print((run.path / PROFILE).read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
     say_unscored(run.summary.scored_fraction)
+    named = "" if given["oracle"] is None else f" --oracle {given['oracle']}"
+    _say_where(run, f"train --resume --out {run.path}{named}", f"designs in {' and '.join(_sample_files(run.path))}")
+
+
+@takes(*PRETRAIN)
+def pretrain(**given: Any) -> None:
+    """Train one sampler for several tasks; `stochflow train --from RUN --support N` goes on from it."""
+    arguments = arguments_of(PRETRAIN, given)
+    _check(given, pretraining_layers(arguments))
+    with importing():
+        from stochflow import api
+    with progress_line("step") as listen:
+        run = api.pretrain(**arguments, listen=listen)
+    print_summary(run.summary)
+    further = f"go on with `stochflow train TASK --from {run.path} --support N`"
+    _say_where(run, f"pretrain --resume --out {run.path}", further)
+
+
+def _check(given: Mapping[str, Any], layers: Layers) -> None:
+    """Refuse wrong settings before anything heavy is imported; a run that is resumed has settings of its own."""
+    if not given["resume"]:
+        check_settings(resolve_layers(layers))
+
+
+def _say_where(run: "Run", again: str, further: str) -> None:
+    """How to continue a run that was stopped, and where it is."""
     if run.summary.status == "interrupted":
-        named = "" if given["oracle"] is None else f" --oracle {given['oracle']}"
-        tell(f"Stopped early; continue with `stochflow train --resume --out {escape(str(run.path) + named)}`.")
-    console.print(
-        f"Run directory: {escape(str(run.path))} (designs in {' and '.join(_sample_files(run.path))})",
-        highlight=False,
-        soft_wrap=True,
-    )
+        tell(f"Stopped early; continue with `stochflow {escape(again)}`.")
+    console.print(f"Run directory: {escape(f'{run.path} ({further})')}", highlight=False, soft_wrap=True)
 
 
 def _sample_files(path: Path) -> list[str]:

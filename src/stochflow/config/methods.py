@@ -39,11 +39,6 @@ class Method:
     settings: dict[str, Any]
     reference: str
 
-    @property
-    def runs_on(self) -> tuple[str, ...]:
-        """Kinds of states it can be trained on."""
-        return ("sequences", "graphs") if self.objective.graphs else ("sequences",)
-
 
 # what all balance conditions share, so that they differ in the condition alone
 _BALANCE: dict[str, Any] = {

@@ -95,30 +95,25 @@ TRAJECTORY_KL = ObjectiveRecord(
     variant={"scope": "trajectory"},
     log_z="policy",
 )
-DETAILED_BALANCE = ObjectiveRecord(
-    "detailed-balance",
-    f"{_PACKAGE}.detailed_balance:DetailedBalance",
-    True,
-    along_path=True,
-    has_residuals=True,
-    log_z="target",
-)
-TRAJECTORY_BALANCE = ObjectiveRecord(
-    "trajectory-balance",
-    f"{_PACKAGE}.trajectory_balance:TrajectoryBalance",
-    True,
-    along_path=True,
-    has_residuals=True,
-    log_z="target",
-)
-SUBTRAJECTORY_BALANCE = ObjectiveRecord(
-    "subtrajectory-balance",
-    f"{_PACKAGE}.subtrajectory_balance:SubtrajectoryBalance",
-    True,
-    along_path=True,
-    has_residuals=True,
-    weighs_stretches=True,
-    log_z="target",
+
+
+def _path_balance(kind: str, sequences: str, weighs_stretches: bool = False) -> ObjectiveRecord:
+    """A balance along a path, which trains on sequences and on graphs."""
+    return ObjectiveRecord(
+        kind,
+        f"{_PACKAGE}.{sequences}",
+        True,
+        along_path=True,
+        has_residuals=True,
+        weighs_stretches=weighs_stretches,
+        log_z="target",
+    )
+
+
+DETAILED_BALANCE = _path_balance("detailed-balance", "detailed_balance:DetailedBalance")
+TRAJECTORY_BALANCE = _path_balance("trajectory-balance", "trajectory_balance:TrajectoryBalance")
+SUBTRAJECTORY_BALANCE = _path_balance(
+    "subtrajectory-balance", "subtrajectory_balance:SubtrajectoryBalance", weighs_stretches=True
 )
 EXPECTED_BALANCE = ObjectiveRecord(
     "expected-balance",

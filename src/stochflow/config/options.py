@@ -19,22 +19,22 @@ class Option:
         name: of the argument; the flag is the same with dashes, unless `flag` is given.
         kind: type of what stands on the command line; `list[str]` where the option may be repeated.
         help: one sentence.
+        setting: dotted name of the setting that it sets; None for an option that is not about settings.
         flag: as in "--set"; "" for a positional argument.
         metavar: how its value is shown.
         default: where nothing is given.
         read: from what stands on the command line to the argument.
-        setting: dotted name of the setting that it sets; None for an option that is not about settings.
         parse: from the argument to the setting.
     """
 
     name: str
     kind: Any
     help: str
+    setting: str | None = None
     flag: str | None = None
     metavar: str | None = None
     default: Any = None
     read: Callable[[Any], Any] | None = None
-    setting: str | None = None
     parse: Callable[[Any], Any] | None = None
 
 
@@ -94,6 +94,11 @@ def _argument(option: Option, value: Any) -> Any:
     return value if option.read is None else option.read(value)
 
 
+def _switch(name: str, help: str, setting: str | None = None, flag: str | None = None) -> Option:
+    """An option without a value."""
+    return Option(name, bool, help, setting, flag, default=False)
+
+
 _NOISE_HELP = (
     "Slip probability in [0, 1), none, dna-synthesis[:rate], one slip per position (0.1,0.2,…), "
     "or a .csv or .yaml confusion matrix."
@@ -101,127 +106,87 @@ _NOISE_HELP = (
 _NAMED = "This is the only way to run code of yours; a file that names it is not enough."
 _FUNCTION = "PACKAGE.MODULE:FUNCTION"
 
-AS_JSON = Option("as_json", bool, "Print JSON instead of a table.", "--json", default=False)
-RUN = Option("run", Path, "Run directory.", "", "RUN", default=...)
-_SETTINGS = Option("settings", list[str], "Override one setting; repeatable.", "--set", "a.b=v")
+AS_JSON = _switch("as_json", "Print JSON instead of a table.", flag="--json")
+RUN = Option("run", Path, "Run directory.", flag="", metavar="RUN", default=...)
+_SETTINGS = Option("settings", list[str], "Override one setting; repeatable.", flag="--set", metavar="a.b=v")
 _CONFIG = Option("config", Path, "YAML file of settings.", metavar="FILE")
-_DEVICE = Option("device", str, "auto, cpu, cuda, mps, …  [default: auto]", setting="device")
-_TASK = Option("task", str, "Task name; see `stochflow tasks`.  [default: tfbind8]", "", setting="task")
-_METHOD = Option("method", str, "Method; see `stochflow methods`.  [default: sgfn-kl]", setting="method")
-_NOISE = Option("noise", str, _NOISE_HELP, setting="channel", parse=whole_channel)
+_TASK = Option("task", str, "Task name; see `stochflow tasks`.  [default: tfbind8]", "task", flag="")
+_METHOD = Option("method", str, "Method; see `stochflow methods`.  [default: sgfn-kl]", "method")
+_NOISE = Option("noise", str, _NOISE_HELP, "channel", parse=whole_channel)
 _TRAINING_NOISE = replace(_NOISE, help=_NOISE_HELP + "  [default: 0.25]")
-_SEED = Option("seed", int, "Seed of every random generator.  [default: 0]", setting="seed")
-_TRAJECTORIES = Option("trajectories", int, "Budget in trajectories.  [default: 32000]", setting="budget.trajectories")
+_SEED = Option("seed", int, "Seed of every random generator.  [default: 0]", "seed")
+_TRAJECTORIES = Option("trajectories", int, "Budget in trajectories.  [default: 32000]", "budget.trajectories")
+_STEPS = Option("steps", int, "Budget in training steps.", "budget.steps")
+_MINUTES = Option("minutes", float, "Budget in minutes.", "budget.minutes")
+_DETERMINISTIC = _switch("deterministic", "Only operations that give the same numbers every time.", "deterministic")
 _TRACK = Option("track", list[str], "Also log to this tracker; repeatable.", metavar="tensorboard|wandb|mlflow")
-_DETERMINISTIC = Option(
-    "deterministic",
-    bool,
-    "Only operations that give the same numbers every time.",
-    default=False,
-    setting="deterministic",
+# of everything that writes a run directory
+_RUNNING = (
+    _CONFIG,
+    _SETTINGS,
+    Option("out", Path, "Run directory.  [default: runs/<task>-<method>-…]"),
+    Option("device", str, "auto, cpu, cuda, mps, …  [default: auto]", "device"),
+    _DETERMINISTIC,
+    _switch("resume", "Continue the run in --out from its checkpoint, or begin it."),
+    _switch("overwrite", "Replace the run in --out."),
+    _TRACK,
 )
-_OUT = Option("out", Path, "Run directory.  [default: runs/<task>-<method>-…]")
-_STEPS = Option("steps", int, "Budget in training steps.", setting="budget.steps")
-_MINUTES = Option("minutes", float, "Budget in minutes.", setting="budget.minutes")
-_RESUME = Option("resume", bool, "Continue the run in --out from its checkpoint, or begin it.", default=False)
-_OVERWRITE = Option("overwrite", bool, "Replace the run in --out.", default=False)
-_SCORE_SAMPLES = Option(
-    "score_samples",
-    bool,
-    "Ask the oracle also for drawn designs that were never paid for.",
-    default=False,
-    setting="oracle.score_samples",
+_SCORE_SAMPLES = _switch(
+    "score_samples", "Ask the oracle also for drawn designs that were never paid for.", "oracle.score_samples"
 )
 _RUN_ORACLE = Option("oracle", str, f"The run's oracle, for --score-samples. {_NAMED}", metavar=_FUNCTION)
 
 LENGTHS = (
-    Option(
-        "variable_length",
-        bool,
-        "Let designs of --table or --oracle differ in length.",
-        default=False,
-        setting="lengths.variable",
-    ),
-    Option("min_length", int, "Fewest letters; asks for variable length.", setting="lengths.min_length"),
-    Option("max_length", int, "Most letters; asks for variable length.", setting="lengths.max_length"),
+    _switch("variable_length", "Let designs of --table or --oracle differ in length.", "lengths.variable"),
+    Option("min_length", int, "Fewest letters; asks for variable length.", "lengths.min_length"),
+    Option("max_length", int, "Most letters; asks for variable length.", "lengths.max_length"),
 )
 CONSTRAINTS = (
-    Option(
-        "forbid",
-        str,
-        "Motifs that must not occur.",
-        metavar="MOTIF,MOTIF",
-        read=names_in,
-        setting="constraints.forbid",
-    ),
-    Option(
-        "gc",
-        str,
-        "Share of G and C, as in 0.4:0.6.",
-        metavar="LOW:HIGH",
-        read=_window,
-        setting="constraints.gc",
-    ),
-    Option("fixed", str, "Fixed letters; a dot is any.", metavar="....ATG.", setting="constraints.fixed"),
-    Option("max_homopolymer", int, "Longest run of one letter.", setting="constraints.max_homopolymer"),
-    Option("symmetric", bool, "Only reverse-complement palindromes.", default=False, setting="constraints.symmetric"),
+    Option("forbid", str, "Motifs that must not occur.", "constraints.forbid", metavar="MOTIF,MOTIF", read=names_in),
+    Option("gc", str, "Share of G and C, as in 0.4:0.6.", "constraints.gc", metavar="LOW:HIGH", read=_window),
+    Option("fixed", str, "Fixed letters; a dot is any.", "constraints.fixed", metavar="....ATG."),
+    Option("max_homopolymer", int, "Longest run of one letter.", "constraints.max_homopolymer"),
+    _switch("symmetric", "Only reverse-complement palindromes.", "constraints.symmetric"),
 )
 EDITS = (
+    Option("deletion", float, "Probability that a letter is not written (variable length).", "channel.deletion"),
     Option(
-        "deletion", float, "Probability that a letter is not written (variable length).", setting="channel.deletion"
-    ),
-    Option(
-        "duplication",
-        float,
-        "Probability that a letter is written twice (variable length).",
-        setting="channel.duplication",
+        "duplication", float, "Probability that a letter is written twice (variable length).", "channel.duplication"
     ),
 )
 TABLE = (
     Option(
-        "table",
-        Path,
-        "CSV or TSV of sequences and scores instead of a task.",
-        metavar="FILE",
-        setting="table.file",
-        parse=str,
+        "table", Path, "CSV or TSV of sequences and scores instead of a task.", "table.file", metavar="FILE", parse=str
     ),
-    Option(
-        "sequence_column",
-        str,
-        "Column of the sequences in --table.  [default: sequence]",
-        setting="table.sequence_column",
-    ),
-    Option(
-        "score_column", str, "Column of the scores; a,b are replicates.  [default: score]", setting="table.score_column"
-    ),
-    Option("variance_column", str, "Column of the variance of a measurement.", setting="table.variance_column"),
+    Option("sequence_column", str, "Column of the sequences in --table.  [default: sequence]", "table.sequence_column"),
+    Option("score_column", str, "Column of the scores; a,b are replicates.  [default: score]", "table.score_column"),
+    Option("variance_column", str, "Column of the variance of a measurement.", "table.variance_column"),
     Option(
         "reward_noise",
         str,
         "Noise of a measurement: none, replicate, gaussian (by the table) or gaussian:0.1.",
-        setting="reward_noise",
+        "reward_noise",
     ),
 )
 
 TRAIN = (
     _TASK,
     Option("oracle", str, f"Your own score function instead of a task. {_NAMED}", metavar=_FUNCTION),
-    Option("length", int, "Letters of a design of the oracle.", setting="oracle.length"),
+    Option("length", int, "Letters of a design of the oracle.", "oracle.length"),
     *LENGTHS,
     Option(
         "alphabet",
         str,
         "dna, rna, protein, or the letters of --oracle or --table.  [default: that of the table]",
-        setting="oracle.alphabet",
+        "oracle.alphabet",
     ),
-    Option("oracle_calls", int, "Budget in designs, or noisy measurements, to pay for.", setting="budget.oracle_calls"),
+    Option("oracle_calls", int, "Budget in designs, or noisy measurements, to pay for.", "budget.oracle_calls"),
     Option(
         "oracle_cache",
         Path,
         "Paid scores to share between runs.  [default: in --out]",
+        "oracle.cache",
         metavar="FILE",
-        setting="oracle.cache",
         parse=_whole_path,
     ),
     _SCORE_SAMPLES,
@@ -233,61 +198,47 @@ TRAIN = (
     _TRAJECTORIES,
     _STEPS,
     _MINUTES,
-    Option("pretrained", Path, "Begin with the sampler of this `pretrain` run; needs --support.", "--from", "RUN"),
     Option(
-        "support",
-        int,
-        "Sequences to measure first, for --from; they are no part of the budget.",
-        setting="pretraining.support",
+        "pretrained",
+        Path,
+        "Begin with the sampler of this `pretrain` run; needs --support.",
+        flag="--from",
+        metavar="RUN",
+    ),
+    Option(
+        "support", int, "Sequences to measure first, for --from; they are no part of the budget.", "pretraining.support"
     ),
     *TABLE,
-    _CONFIG,
-    _SETTINGS,
-    _OUT,
-    _DEVICE,
-    _DETERMINISTIC,
-    _RESUME,
-    _OVERWRITE,
-    _TRACK,
-    Option("profile", bool, "Say where the time went, by stage and operation.", default=False),
+    *_RUNNING,
+    _switch("profile", "Say where the time went, by stage and operation."),
 )
 PRETRAIN = (
     Option(
         "tasks",
         str,
         "Tasks with known tables, of one alphabet and length.",
+        "pretraining.tasks",
         metavar="A,B",
         read=task_names_in,
-        setting="pretraining.tasks",
         parse=list,
     ),
     _TRAINING_NOISE,
     _SEED,
     replace(_STEPS, help="Budget in training steps.  [default: 1500]"),
     _MINUTES,
-    _CONFIG,
-    _SETTINGS,
-    _OUT,
-    _DEVICE,
-    _DETERMINISTIC,
-    _RESUME,
-    _OVERWRITE,
-    _TRACK,
+    *_RUNNING,
 )
 EXACT = (
     _TASK,
     *LENGTHS,
     Option(
-        "alphabet",
-        str,
-        "dna, rna, protein, or the letters of --table.  [default: that of the table]",
-        setting="table.alphabet",
+        "alphabet", str, "dna, rna, protein, or the letters of --table.  [default: that of the table]", "table.alphabet"
     ),
     *CONSTRAINTS,
     _TRAINING_NOISE,
     *EDITS,
-    Option("beta", float, "Reward exponent.  [default: 3, of a graph 1]", setting="reward.beta"),
-    Option("floor", float, "Smallest reward, after the power.  [default: 1e-6]", setting="reward.floor"),
+    Option("beta", float, "Reward exponent.  [default: 3, of a graph 1]", "reward.beta"),
+    Option("floor", float, "Smallest reward, after the power.  [default: 1e-6]", "reward.floor"),
     *TABLE,
     _SETTINGS,
 )
@@ -309,9 +260,9 @@ COMPARE = (
 )
 SAMPLE = (
     RUN,
-    Option("n", int, "Number of designs.", "-n", default=1000),
-    Option("style", str, "Output format.", "--format", "csv|fasta|jsonl", default="csv"),
-    Option("unique", bool, "Only different sequences.", default=False),
+    Option("n", int, "Number of designs.", flag="-n", default=1000),
+    Option("style", str, "Output format.", flag="--format", metavar="csv|fasta|jsonl", default="csv"),
+    _switch("unique", "Only different sequences."),
     _NOISE,
     Option("seed", int, "Another seed gives other designs."),
     _SCORE_SAMPLES,

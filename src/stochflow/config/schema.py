@@ -105,19 +105,11 @@ class ModelConfig(Settings):
     )
 
     @model_validator(mode="after")
-    def _positive_kmers(self) -> "ModelConfig":
+    def _buildable(self) -> "ModelConfig":
         if self.kmers is not None and min(self.kmers) != 1:
             raise ValueError("kmers must contain 1 and no smaller number, or single letters would be invisible")
-        return self
-
-    @model_validator(mode="after")
-    def _whole_heads(self) -> "ModelConfig":
         if self.body == "transformer" and self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of {self.heads} heads")
-        return self
-
-    @model_validator(mode="after")
-    def _precise_attention(self) -> "ModelConfig":
         if self.body == "transformer" and self.precision != "float32":
             raise ValueError(f"a transformer computes in float32; leave precision {self.precision} out")
         return self
@@ -159,12 +151,6 @@ class ObjectiveConfig(Settings):
     flow_weight: float = Field(0.1, gt=0, description="Weight of the loss that trains log F in the state scope.")
     imitation_weight: float = Field(0.1, ge=0, description="Weight of KL(π of the plan‖π) in planned objectives.")
 
-    @model_validator(mode="after")
-    def _gammas_in_range(self) -> "ObjectiveConfig":
-        if not all(0.0 < gamma < 1.0 for gamma in self.gammas):
-            raise ValueError("every γ must lie strictly between 0 and 1")
-        return self
-
     @field_validator("kind", mode="after")
     @classmethod
     def _known(cls, kind: str) -> str:
@@ -172,7 +158,9 @@ class ObjectiveConfig(Settings):
         return kind
 
     @model_validator(mode="after")
-    def _balance_settings_fit(self) -> "ObjectiveConfig":
+    def _fitting(self) -> "ObjectiveConfig":
+        if not all(0.0 < gamma < 1.0 for gamma in self.gammas):
+            raise ValueError("every γ must lie strictly between 0 and 1")
         record = self.record
         if self.loss != "squared" and not record.has_residuals:
             raise ValueError(

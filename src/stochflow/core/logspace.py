@@ -32,6 +32,15 @@ def masked_log_softmax(logits: Tensor, valid_actions: Tensor | None = None) -> T
     return log_probs.masked_fill(~valid_actions, math.log(TINY_PROBABILITY))
 
 
+def pick(values: Tensor, indices: Tensor) -> Tensor:
+    """One entry of each row; [..., n], [...] → [...].
+
+    >>> pick(torch.tensor([[0.1, 0.2], [0.3, 0.4]]), torch.tensor([1, 0]))
+    tensor([0.2000, 0.3000])
+    """
+    return values.gather(-1, indices.unsqueeze(-1)).squeeze(-1)
+
+
 def log_marginal(log_policy: Tensor, log_dynamics: Tensor) -> Tensor:
     """Marginal outcome distribution log M(b|s) = log Σ_a π(a|s)·P(b|s,a).
 

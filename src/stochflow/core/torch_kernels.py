@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.nn import functional
 
 NORM_EPSILON = 1e-5
+# those of torch.optim.Adam: decay of the mean and of the square, and what is added to the root
+BETA_1, BETA_2, ADAM_EPSILON = 0.9, 0.999, 1e-8
 
 
 def _found(*path: str) -> Callable[..., Any] | None:
@@ -27,22 +29,20 @@ def _found(*path: str) -> Callable[..., Any] | None:
     return found
 
 
-_gelu_backward = _found("ops", "aten", "gelu_backward", "grad_input")
-_threshold_backward = _found("ops", "aten", "threshold_backward", "grad_input")
-_layer_norm = _found("ops", "aten", "native_layer_norm", "out")
-_layer_norm_backward = _found("ops", "aten", "native_layer_norm_backward", "default")
-_log_softmax_backward = _found("ops", "aten", "_log_softmax_backward_data", "default")
-_fused_adam = _found("_fused_adam_")
-
-# True where torch's own operator is used, False where its fallback is
-IN_USE = {
-    "gelu_backward": _gelu_backward is not None,
-    "threshold_backward": _threshold_backward is not None,
-    "native_layer_norm": _layer_norm is not None,
-    "native_layer_norm_backward": _layer_norm_backward is not None,
-    "_log_softmax_backward_data": _log_softmax_backward is not None,
-    "_fused_adam_": _fused_adam is not None,
+_OPERATORS = {
+    "gelu_backward": _found("ops", "aten", "gelu_backward", "grad_input"),
+    "threshold_backward": _found("ops", "aten", "threshold_backward", "grad_input"),
+    "native_layer_norm": _found("ops", "aten", "native_layer_norm", "out"),
+    "native_layer_norm_backward": _found("ops", "aten", "native_layer_norm_backward", "default"),
+    "_log_softmax_backward_data": _found("ops", "aten", "_log_softmax_backward_data", "default"),
+    "_fused_adam_": _found("_fused_adam_"),
 }
+# True where torch's own operator is used, False where its fallback is
+IN_USE = {name: operator is not None for name, operator in _OPERATORS.items()}
+
+
+def _operator(name: str) -> Callable[..., Any] | None:
+    return _OPERATORS[name] if IN_USE[name] else None
 
 
 def gelu_into(inputs: Tensor, out: Tensor) -> Tensor:
@@ -55,8 +55,8 @@ def gelu_into(inputs: Tensor, out: Tensor) -> Tensor:
 
 def gelu_backward_into(grad: Tensor, inputs: Tensor, out: Tensor) -> Tensor:
     """grad·GELU'(x), written into `out`, which may be `grad`; same shape."""
-    if _gelu_backward is not None and IN_USE["gelu_backward"]:
-        return _gelu_backward(grad, inputs, grad_input=out)
+    if (operator := _operator("gelu_backward")) is not None:
+        return operator(grad, inputs, grad_input=out)
     cumulative = 0.5 * (1.0 + torch.erf(inputs * math.sqrt(0.5)))
     density = torch.exp(-0.5 * inputs.square()) / math.sqrt(2.0 * math.pi)
     return torch.mul(grad, cumulative + inputs * density, out=out)
@@ -64,8 +64,8 @@ def gelu_backward_into(grad: Tensor, inputs: Tensor, out: Tensor) -> Tensor:
 
 def relu_backward_into(grad: Tensor, outputs: Tensor, out: Tensor) -> Tensor:
     """grad·[ReLU(x) > 0], written into `out`, which may be `grad`; same shape."""
-    if _threshold_backward is not None and IN_USE["threshold_backward"]:
-        return _threshold_backward(grad, outputs, 0.0, grad_input=out)
+    if (operator := _operator("threshold_backward")) is not None:
+        return operator(grad, outputs, 0.0, grad_input=out)
     return torch.mul(grad, outputs > 0, out=out)
 
 
@@ -77,8 +77,8 @@ def layer_norm_into(inputs: Tensor, scale: Tensor, shift: Tensor, out: Sequence[
         out: for the result, [rows, width], the mean and 1/spread, [rows, 1] each.
     """
     normed, mean, inverse = out
-    if _layer_norm is not None and IN_USE["native_layer_norm"]:
-        _layer_norm(inputs, inputs.shape[-1:], scale, shift, NORM_EPSILON, out0=normed, out1=mean, out2=inverse)
+    if (operator := _operator("native_layer_norm")) is not None:
+        operator(inputs, inputs.shape[-1:], scale, shift, NORM_EPSILON, out0=normed, out1=mean, out2=inverse)
         return
     variance, means = torch.var_mean(inputs, dim=-1, correction=0, keepdim=True)
     mean.copy_(means)
@@ -96,8 +96,8 @@ def layer_norm_backward(
         statistics: mean and 1/spread as `layer_norm_into` wrote them, [rows, 1] each.
     """
     mean, inverse = statistics
-    if _layer_norm_backward is not None and IN_USE["native_layer_norm_backward"]:
-        found = _layer_norm_backward(grad, inputs, inputs.shape[-1:], mean, inverse, scale, shift, [True, True, True])
+    if (operator := _operator("native_layer_norm_backward")) is not None:
+        found = operator(grad, inputs, inputs.shape[-1:], mean, inverse, scale, shift, [True, True, True])
         return found[0], found[1], found[2]
     normalised = (inputs - mean) * inverse
     inner = grad * scale
@@ -108,8 +108,8 @@ def layer_norm_backward(
 
 def log_softmax_backward(grad: Tensor, log_probs: Tensor) -> Tensor:
     """Gradient in the logits from that in log softmax over the last dimension; same shape."""
-    if _log_softmax_backward is not None and IN_USE["_log_softmax_backward_data"]:
-        found: Tensor = _log_softmax_backward(grad, log_probs, -1, log_probs.dtype)
+    if (operator := _operator("_log_softmax_backward_data")) is not None:
+        found: Tensor = operator(grad, log_probs, -1, log_probs.dtype)
         return found
     return grad - log_probs.exp() * grad.sum(dim=-1, keepdim=True)
 
@@ -117,16 +117,16 @@ def log_softmax_backward(grad: Tensor, log_probs: Tensor) -> Tensor:
 def adam_step(
     weights: Tensor, gradient: Tensor, moments: tuple[Tensor, Tensor], num_steps: Tensor, learning_rate: float
 ) -> None:
-    """One step of Adam (β₁ = 0.9, β₂ = 0.999, ε = 1e-8) in place; all [num] but `num_steps`, which counts this one."""
+    """One step of Adam in place; all [num] but `num_steps`, which counts this one."""
     first, second = moments
-    if _fused_adam is not None and IN_USE["_fused_adam_"]:
+    if (operator := _operator("_fused_adam_")) is not None:
         # what torch.optim.Adam calls in the end: on its way there are as many operations again
-        options = {"weight_decay": 0.0, "eps": 1e-8, "amsgrad": False, "maximize": False}
-        rates = {"lr": learning_rate, "beta1": 0.9, "beta2": 0.999}
-        _fused_adam([weights], [gradient], [first], [second], [], [num_steps], **rates, **options)
+        options = {"weight_decay": 0.0, "eps": ADAM_EPSILON, "amsgrad": False, "maximize": False}
+        rates = {"lr": learning_rate, "beta1": BETA_1, "beta2": BETA_2}
+        operator([weights], [gradient], [first], [second], [], [num_steps], **rates, **options)
         return
     steps = float(num_steps)
-    first.lerp_(gradient, 1.0 - 0.9)
-    second.mul_(0.999).addcmul_(gradient, gradient, value=1.0 - 0.999)
-    spread = (second.sqrt() / math.sqrt(1.0 - 0.999**steps)).add_(1e-8)
-    weights.addcdiv_(first, spread, value=-learning_rate / (1.0 - 0.9**steps))
+    first.lerp_(gradient, 1.0 - BETA_1)
+    second.mul_(BETA_2).addcmul_(gradient, gradient, value=1.0 - BETA_2)
+    spread = (second.sqrt() / math.sqrt(1.0 - BETA_2**steps)).add_(ADAM_EPSILON)
+    weights.addcdiv_(first, spread, value=-learning_rate / (1.0 - BETA_1**steps))

@@ -11,6 +11,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from stochflow.config.schema import Config
+from stochflow.core.errors import ConfigError
 from stochflow.environments.rewards import Reward
 
 Ints = npt.NDArray[np.int64]
@@ -116,14 +118,33 @@ class Environment(ABC):
         """True for each of the known modes that an object reaches, [num_modes]; None where none are known."""
         return None
 
+    def under(self, config: Config) -> "Environment":
+        """The same environment under the channel of other settings."""
+        raise ConfigError(f"the noise of {self.name} is its own; leave out --noise")
+
+    def read_designs(self, path: Path) -> Tensor:
+        """Known designs of a file as rows of tokens, [num, L]."""
+        raise ConfigError(f"{self.name} makes no sequences, which {path} holds; leave it out")
+
+    def check_method(self, config: Config) -> None:  # noqa: B027  # most environments allow every method
+        """Refuse what the mathematics of an objective does not allow here."""
+
     def check(self) -> None:  # noqa: B027  # most environments have nothing to do here
         """Refuse what would fail at the first score, before a run is made."""
+
+    def warn(self) -> None:  # noqa: B027  # most environments have nothing to say
+        """Warn of what a run in it cannot be expected to find."""
 
     def open(self, directory: Path) -> None:  # noqa: B027  # most environments have nothing to do here
         """Find what a run directory has paid for."""
 
     def close(self) -> None:  # noqa: B027  # most environments have nothing to do here
         """Let go of processes and files; the next score takes them up again."""
+
+    @property
+    def channel_name(self) -> str:
+        """What the noise is called at length."""
+        return str(self.noise)
 
     def describe(self) -> dict[str, Any]:
         """Name and noise, as every summary states them."""

@@ -58,28 +58,22 @@ class Channel:
         self.check_length(length)
         return safe_log(self.matrices).expand(length, -1, -1)
 
-    def log_prob(self, outcomes: Tensor, intentions: Tensor, positions: Tensor) -> Tensor:
-        """log P(outcome|intention) element by element, float64; all three arguments share one shape."""
-        return safe_log(self.matrices[positions if len(self.matrices) > 1 else 0, intentions, outcomes])
-
     def sample(self, intentions: Tensor, position: int, generator: torch.Generator) -> Tensor:
         """Outcomes b ~ P(·|a) for a batch of intentions at one position; [batch] → [batch]."""
         if self.slip == 0.0:
             return intentions
-        return self.outcomes(intentions, position, self.draw(intentions.shape, generator))
+        uniform = self.draw(intentions.shape, generator).numpy()
+        return torch.from_numpy(self.realised(intentions.numpy(), position, uniform))
 
     def draw(self, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-        """What `outcomes` and `realised` need of chance: numbers drawn uniformly from [0, 1), float64."""
+        """What `realised` needs of chance: numbers drawn uniformly from [0, 1), float64."""
         return torch.rand(shape, generator=generator, dtype=torch.float64)
 
-    def outcomes(self, intentions: Tensor, position: int, uniform: Tensor) -> Tensor:
-        """The outcomes that numbers drawn uniformly from [0, 1), float64, stand for; any common shape → the same."""
-        if self.slip == 0.0:
-            return intentions
-        return torch.from_numpy(self.realised(intentions.numpy(), position, uniform.numpy()))
-
     def realised(self, intentions: Tokens, position: int, uniform: npt.NDArray[np.float64]) -> Tokens:
-        """The same in numpy, whose operations on a handful of numbers cost a fraction of torch's."""
+        """The outcomes that numbers drawn uniformly from [0, 1) stand for; any common shape → the same.
+
+        In numpy, whose operations on a handful of numbers cost a fraction of torch's.
+        """
         cumulative = self._cumulative[position if len(self._cumulative) > 1 else 0].take(intentions, axis=0)
         found: Tokens = np.add.reduce(uniform[..., None] >= cumulative, axis=-1)
         return found

@@ -4,25 +4,23 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from stochflow.config.schema import ChannelConfig, Config, ConstraintConfig, TableConfig
+from stochflow.config.schema import Config, ConstraintConfig, TableConfig
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.environments.base import Environment
-from stochflow.environments.channel_factory import make_channel
-from stochflow.environments.channels import Channel
 from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.graphs.factory import configured_graph
 from stochflow.environments.registry import PRETRAINING_TASK, make_task, names_graph
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.alphabets import named_alphabet
 from stochflow.environments.sequences.constraints import ConstrainedTask
-from stochflow.environments.sequences.environment import SequenceEnvironment
+from stochflow.environments.sequences.environment import SequenceEnvironment, configured_channel
 from stochflow.environments.sequences.lookup_task import MeasuredTask
 from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
-from stochflow.environments.sequences.oracles.task import PREFIX, Named, OracleTask
+from stochflow.environments.sequences.oracles.task import PREFIX, OracleFunction, OracleTask
 from stochflow.environments.sequences.reward_noise import with_noise
 from stochflow.environments.sequences.task import MAX_SCORE, Task
 from stochflow.environments.sequences.user_table import Table, TableColumns, read_user_table
-from stochflow.environments.sequences.variable_length import LengthRules, StopAlphabet, VariableTask, with_edits
+from stochflow.environments.sequences.variable_length import LengthRules, StopAlphabet, VariableTask
 from stochflow.environments.settings import check_settings
 
 TABLE_COPY = "table.csv"  # a run's own copy of its table
@@ -49,10 +47,17 @@ class Configured:
         """The settings as a run keeps them, beside its own copy of the table."""
         if self.table is None:
             return self.config
-        return self.config.model_copy(update={"table": copied_table(self.config.table, self.table, TABLE_COPY)})
+        columns = self.table.columns
+        copied = {
+            "file": TABLE_COPY,
+            "sequence_column": columns.sequence,
+            "score_column": ",".join(columns.scores),
+            "variance_column": columns.variance,
+        }
+        return self.config.model_copy(update={"table": self.config.table.model_copy(update=copied)})
 
 
-def configure(config: Config, function: Named = None) -> Configured:
+def configure(config: Config, function: OracleFunction = None) -> Configured:
     """The environment that the settings describe; nothing of a user's own code is imported here.
 
     Args:
@@ -69,16 +74,7 @@ def configure(config: Config, function: Named = None) -> Configured:
     return Configured(config, SequenceEnvironment(task, configured_channel(config.channel, task)), table)
 
 
-def with_channel(environment: Environment, config: Config, channel: ChannelConfig) -> Environment:
-    """The same environment with other noise."""
-    if isinstance(environment, MultiTaskEnvironment):
-        return MultiTaskEnvironment(environment.tasks, configured_channel(channel, environment.task))
-    if isinstance(environment, SequenceEnvironment):
-        return SequenceEnvironment(environment.task, configured_channel(channel, environment.task))
-    return GraphEnvironment(configured_graph(config.model_copy(update={"channel": channel})))
-
-
-def _configured_task(config: Config, function: Named, table: Table | None) -> Task:
+def _configured_task(config: Config, function: OracleFunction, table: Table | None) -> Task:
     if config.lengths.variable:
         task, rules = _variable_task(config, function, table)
         return VariableTask(with_noise(task, config.reward_noise), rules)
@@ -87,13 +83,7 @@ def _configured_task(config: Config, function: Named, table: Table | None) -> Ta
     return task if config.constraints == ConstraintConfig() else ConstrainedTask(task, config.constraints)
 
 
-def configured_channel(config: ChannelConfig, task: Task) -> Channel:
-    """The configured channel over the letters of a task, and over its stop and edits where lengths vary."""
-    letters = make_channel(config, task.num_letters, task.length)
-    return with_edits(letters, task.rules) if isinstance(task, VariableTask) else letters
-
-
-def _plain_task(config: Config, function: Named, table: Table | None) -> Task:
+def _plain_task(config: Config, function: OracleFunction, table: Table | None) -> Task:
     """The task without noise and constraints."""
     if table is not None:
         return _table_task(config, table)
@@ -102,7 +92,7 @@ def _plain_task(config: Config, function: Named, table: Table | None) -> Task:
     return _oracle_task(config, function)
 
 
-def _variable_task(config: Config, function: Named, table: Table | None) -> tuple[Task, LengthRules]:
+def _variable_task(config: Config, function: OracleFunction, table: Table | None) -> tuple[Task, LengthRules]:
     """The task of designs that were written as intended, and the rules by which they are written."""
     if table is not None:
         rules = _rules(config, len(table.letters), *table_bounds(config, table))
@@ -123,7 +113,7 @@ def _rules(config: Config, num_letters: int, min_length: int, max_length: int) -
     return LengthRules(num_letters, min_length, max_length, config.channel.deletion, config.channel.duplication)
 
 
-def _oracle_task(config: Config, function: Named, alphabet: StopAlphabet | None = None) -> OracleTask:
+def _oracle_task(config: Config, function: OracleFunction, alphabet: StopAlphabet | None = None) -> OracleTask:
     return OracleTask(config.task.removeprefix(PREFIX), config.oracle, function, alphabet)
 
 
@@ -183,16 +173,6 @@ def with_table_pinned(config: Config) -> tuple[Config, Table | None]:
         lengths = config.lengths.model_copy(update={"min_length": least, "max_length": most})
         config = config.model_copy(update={"lengths": lengths})
     return config, table
-
-
-def copied_table(config: TableConfig, table: Table, file: str) -> TableConfig:
-    """Settings that read the copy `table.text` under the name `file`."""
-    columns = {
-        "sequence_column": table.columns.sequence,
-        "score_column": ",".join(table.columns.scores),
-        "variance_column": table.columns.variance,
-    }
-    return config.model_copy(update={"file": file, **columns})
 
 
 def same_setting(name: str, one: Config, other: Config) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from stochflow.config.objectives import load_class
 from stochflow.core.errors import ConfigError
-from stochflow.core.plugins import plugins
+from stochflow.core.plugins import plugins, reason_of, unusable
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -44,29 +45,31 @@ class TaskEntry:
     extra: tuple[str, str] | None = None
 
     def __call__(self) -> Task:
-        task: Task = _found(self.place)(self.argument)
+        task: Task = load_class(f"{_SEQUENCES}.{self.place}")(self.argument)
         return task
 
 
-def _found(place: str) -> Callable[..., Any]:
-    module, _, name = place.partition(":")
-    found: Callable[..., Any] = getattr(import_module(f"{_SEQUENCES}.{module}"), name)
-    return found
-
-
-# computed tasks with numbers in their names: what makes the task of what stands after the colon, and how names look
-FAMILIES = {
-    "bits": ("bits:bit_sequences", "bits:n,k"),
-    "ehrlich": ("ehrlich:ehrlich", "ehrlich:v,L,c,k[,q]"),
-    "rna-fold": ("rna_fold:rna_fold", "rna-fold:L"),
+# computed tasks with numbers in their names: what makes the task of what stands after the colon
+FAMILIES = {"bits": "bits:bit_sequences", "ehrlich": "ehrlich:ehrlich", "rna-fold": "rna_fold:rna_fold"}
+# how names of a family look
+FORMS = {
+    "bits": "bits:n,k",
+    "ehrlich": "ehrlich:v,L,c,k[,q]",
+    "rna-fold": "rna-fold:L",
+    "hypergrid": "hypergrid:DIMENSIONS,SIDE",
+    "gym": "gym:ENVIRONMENT[:horizon=STEPS][:option=value…]",
 }
-_FACTORS = ("SIX6", "ARX", "HOXB7", "HOXC4", "ISX", "MSX2", "PAX4", "PAX6", "PBX4", "PITX2", "VAX2", "ZNF655")
-_LANDSCAPES = {
-    "gb1": (20, 4, None, "protein G at four sites; log enrichment by binding, with variances", "Wu 2016", 149_361),
-    "dmsc": (4, 9, "ACGU", "Shine–Dalgarno RNA before dmsC; expression, with variances", "Kuo 2020", 257_565),
-    "mpsa": (4, 9, "ACGU", "5′ splice sites NNNGYNNNN of BRCA2; log10 PSI, two replicates", "Wong 2018", 31_587),
+# of TFBind8: every factor whose replicates correlate by 0.9 or more
+FACTORS = ("SIX6", "ARX", "HOXB7", "HOXC4", "ISX", "MSX2", "PAX4", "PAX6", "PBX4", "PITX2", "VAX2", "ZNF655")
+_PROTEIN = "ACDEFGHIKLMNPQRSTVWY"
+# letters, length, description, source, number of measured sequences
+LANDSCAPES = {
+    "gb1": (_PROTEIN, 4, "protein G at four sites; log enrichment by binding, with variances", "Wu 2016", 149_361),
+    "dmsc": ("ACGU", 9, "Shine–Dalgarno RNA before dmsC; expression, with variances", "Kuo 2020", 257_565),
+    "mpsa": ("ACGU", 9, "5′ splice sites NNNGYNNNN of BRCA2; log10 PSI, two replicates", "Wong 2018", 31_587),
 }
-_FOLDS = {
+# of RNA by length: hairpin; hairpin with an interior loop; three-way junction; cloverleaf
+FOLDS = {
     14: "((((......))))",
     30: "(((((..((((....))))...)))))...",
     50: "((((((..(((((....)))))..(((((....)))))..))))))....",
@@ -108,11 +111,11 @@ TASKS: dict[str, Callable[[], Task]] = {
             "Barrera 2016",
             4**8,
         )
-        for factor in _FACTORS
+        for factor in FACTORS
     },
     **{
-        name: TaskEntry("landscapes:make_landscape", name, num_tokens, length, description, letters, source, measured)
-        for name, (num_tokens, length, letters, description, source, measured) in _LANDSCAPES.items()
+        name: TaskEntry("landscapes:make_landscape", name, len(letters), length, description, letters, source, measured)
+        for name, (letters, length, description, source, measured) in LANDSCAPES.items()
     },
     **{f"bits:120,{word_length}": _bits(120, word_length) for word_length in (1, 8)},
     "ehrlich:20,15,2,4": _ehrlich(20, 15, 2, 4),
@@ -127,15 +130,17 @@ TASKS: dict[str, Callable[[], Task]] = {
             "ACGU",
             extra=("RNA", "rna"),
         )
-        for length, target in _FOLDS.items()
+        for length, target in FOLDS.items()
     },
 }
-# tasks whose states form a graph: one of each family, and how names look
-GRAPHS = {
-    "hypergrid": "hypergrid:DIMENSIONS,SIDE",
-    "gym:FrozenLake-v1": "gym:ENVIRONMENT[:horizon=STEPS][:option=value…]",
+# tasks whose states form a graph, one of each family
+GRAPHS = ("hypergrid", "gym:FrozenLake-v1")
+# what they have by default; a Gymnasium world is noisy already, and what scores nothing there must stay reachable
+_BY_STATE = {"dynamics": {"depends_on": "state"}}
+GRAPH_SETTINGS: dict[str, dict[str, Any]] = {
+    "hypergrid": {"reward": {"beta": 1.0}, **_BY_STATE},
+    "gym": {"reward": {"beta": 1.0, "floor": 0.01}, **_BY_STATE, "channel": {"kind": "none"}},
 }
-_GRAPH_FAMILIES = {name.partition(":")[0] for name in GRAPHS}
 # a table of the user's own; it needs a file, so it is not in the list
 TABLE_TASK = "table"
 # several tasks at once; `pretraining.tasks` names them
@@ -146,7 +151,7 @@ ORACLE_PREFIX = "oracle:"
 
 def names_graph(task: str) -> bool:
     """True for the name of a task whose states form a graph."""
-    return task.partition(":")[0] in _GRAPH_FAMILIES
+    return task.partition(":")[0] in GRAPH_SETTINGS
 
 
 def check_task_name(name: str) -> None:
@@ -159,7 +164,7 @@ def check_task_name(name: str) -> None:
         return
     others = other_tasks()
     if name not in others:
-        names = ", ".join([*TASKS, *others, *(form for _, form in FAMILIES.values())])
+        names = ", ".join([*TASKS, *others, *(FORMS[family] for family in FAMILIES)])
         raise ConfigError(f"unknown task '{name}'; choose one of: {names}, or give a --table or --oracle of your own")
 
 
@@ -170,14 +175,42 @@ def make_task(name: str) -> Task:
         return TASKS[name]()
     family, _, parameters = name.partition(":")
     if family in FAMILIES:
-        task: Task = _found(FAMILIES[family][0])(parameters)
+        task: Task = load_class(f"{_SEQUENCES}.{FAMILIES[family]}")(parameters)
         return task
-    from stochflow.environments.plugins import load_plugin  # which knows what a task must have, and with it torch
-
-    return load_plugin(other_tasks()[name])
+    return load_task(other_tasks()[name])
 
 
 def other_tasks() -> dict[str, EntryPoint]:
     """Entry points of other packages' tasks by name; names of our own cannot be taken."""
     others = plugins(GROUP, {*TASKS, TABLE_TASK, PRETRAINING_TASK})
     return {name: point for name, point in others.items() if name.partition(":")[0] not in FAMILIES}
+
+
+def numbers_in(parameters: str, family: str, least: int, most: int) -> list[int]:
+    """Whole numbers of at least one after the colon of a task's name: 120 and 8 of `bits:120,8`.
+
+    Args:
+        least, most: how many numbers there may be.
+    """
+    parts = parameters.split(",")
+    if not least <= len(parts) <= most or not all(re.fullmatch(r"[1-9][0-9]{0,8}", part) for part in parts):
+        raise ConfigError(
+            f"task '{family}:{parameters}' is not understood; write {FORMS[family]} with whole numbers of at least one"
+        )
+    return [int(part) for part in parts]
+
+
+def load_task(point: EntryPoint) -> Task:
+    """The task of another package, an entry point of a factory, or an error that names the package."""
+    from stochflow.environments.sequences.task import Task  # which knows what a task must have, and with it torch
+
+    try:
+        task = point.load()()
+    # whatever the code of another package does wrong, the user hears which package it is
+    except Exception as error:
+        raise unusable("task", point, f" ({reason_of(error)})") from None
+    missing = [name for name in Task.__annotations__ if not hasattr(task, name)]
+    if not isinstance(task, Task) or missing:
+        what = f"without {', '.join(missing)}" if isinstance(task, Task) else "which is no stochflow Task"
+        raise unusable("task", point, f": {point.value} returned {type(task).__name__}, {what}")
+    return task

@@ -13,7 +13,14 @@ from stochflow.config.options import EXACT, PRETRAIN, TRAIN, settings_of
 from stochflow.config.schema import Config, ConstraintConfig, OracleConfig, TableConfig
 from stochflow.config.yaml import parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError
-from stochflow.environments.registry import ORACLE_PREFIX, PRETRAINING_TASK, TABLE_TASK, check_task_name, names_graph
+from stochflow.environments.registry import (
+    GRAPH_SETTINGS,
+    ORACLE_PREFIX,
+    PRETRAINING_TASK,
+    TABLE_TASK,
+    check_task_name,
+    names_graph,
+)
 
 Layers = list[dict[str, Any]]
 
@@ -26,16 +33,13 @@ def training_layers(arguments: Mapping[str, Any], stored: Mapping[str, Any] | No
         stored: settings of the run that is continued.
     """
     task, oracle = arguments["task"], arguments["oracle"]
-    if arguments["resume"] and arguments["overwrite"]:
-        raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
     if (arguments["pretrained"] is None) != (arguments["support"] is None):
         raise ConfigError(
             "--from names a pre-trained sampler and --support how many sequences to measure for it; give both or none"
         )
     if oracle is not None and task is not None:
         raise ConfigError(f"--oracle takes the place of a task; leave out '{task}'")
-    layers = [_config_layer(arguments["config"]), *map(parse_assignment, arguments["settings"])]
-    flags = _flags(settings_of(TRAIN, arguments), arguments)
+    layers, flags = written_layers(arguments), _flags(settings_of(TRAIN, arguments), arguments)
     if any(_names_table(layer) for layer in [stored or {}, *layers, flags]):
         alphabet = flags.get("oracle", {}).pop("alphabet", None)
         flags = flags if alphabet is None else merge(flags, {"table": {"alphabet": alphabet}})
@@ -46,10 +50,8 @@ def training_layers(arguments: Mapping[str, Any], stored: Mapping[str, Any] | No
 
 def pretraining_layers(arguments: Mapping[str, Any]) -> Layers:
     """The same for arguments of `stochflow.pretrain`."""
-    if arguments["resume"] and arguments["overwrite"]:
-        raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
     flags = settings_of(PRETRAIN, arguments) | {"task": PRETRAINING_TASK, "method": PRETRAINING}
-    return [_config_layer(arguments["config"]), *map(parse_assignment, arguments["settings"]), flags]
+    return [*written_layers(arguments), flags]
 
 
 def exact_layers(arguments: Mapping[str, Any]) -> Layers:
@@ -58,7 +60,16 @@ def exact_layers(arguments: Mapping[str, Any]) -> Layers:
         raise ConfigError(
             "every score of an oracle costs something, so its optimum cannot be computed; train it instead"
         )
-    return [*map(parse_assignment, arguments["settings"]), _flags(settings_of(EXACT, arguments), arguments)]
+    return [*written_layers(arguments), _flags(settings_of(EXACT, arguments), arguments)]
+
+
+def written_layers(arguments: Mapping[str, Any]) -> Layers:
+    """The layers of the argument `config`, a file or a dictionary, and of `settings`, assignments."""
+    if arguments.get("resume") and arguments.get("overwrite"):
+        raise ConfigError("--resume continues a run and --overwrite replaces it; give one of them")
+    config = {} if arguments.get("config") is None else arguments["config"]
+    layer = dict(config) if isinstance(config, Mapping) else read_yaml(Path(config))
+    return [layer, *map(parse_assignment, arguments["settings"])]
 
 
 def resolve_layers(layers: Layers) -> Config:
@@ -70,13 +81,7 @@ def resolve_layers(layers: Layers) -> Config:
 
 def default_settings(task: str) -> dict[str, Any]:
     """Settings that a task has by default, in the place of those of sequences."""
-    if not names_graph(task):
-        return {}
-    settings: dict[str, Any] = {"reward": {"beta": 1.0}, "dynamics": {"depends_on": "state"}}
-    if task.partition(":")[0] == "gym":
-        # the world is noisy already, and what scores nothing must stay reachable
-        settings |= {"reward": {"beta": 1.0, "floor": 0.01}, "channel": {"kind": "none"}}
-    return settings
+    return GRAPH_SETTINGS.get(task.partition(":")[0], {})
 
 
 def check_settings(config: Config) -> None:
@@ -125,20 +130,11 @@ def _check_pretraining(config: Config) -> None:
         check_task_name(name)
     if config.budget.steps is None and config.budget.minutes is None:
         raise ConfigError("pre-training samples nothing, so its budget is one of steps or minutes; give --steps")
-    unfit = {
+    own = {
         "dynamics that are learned": config.dynamics.kind != "known",
         "a support of its own": settings.support is not None,
-        "constraints": config.constraints != ConstraintConfig(),
-        "a table": config.table != TableConfig(),
-        "an oracle": config.oracle != OracleConfig(),
-        "variable length": config.lengths.variable,
-        "deletion and duplication": config.channel.deletion > 0 or config.channel.duplication > 0,
-        "noise in the reward": config.reward_noise != "none",
-        "a file of known sequences": config.evaluation.reference is not None,
     }
-    for what, given in unfit.items():
-        if given:
-            raise ConfigError(f"{what} cannot be had in pre-training, which reads whole tables of tasks; leave it out")
+    _refuse(own | _of_one_task(config), "in pre-training, which reads whole tables of tasks")
 
 
 def _check_belongings(config: Config) -> None:
@@ -173,7 +169,17 @@ def _check_variable(config: Config) -> None:
 
 def _check_graph(config: Config) -> None:
     """Refuse what only sequences have."""
-    unfit = {
+    of_sequences = {
+        "a transformer": config.model.body != "kmer",
+        "a lower precision": config.model.precision != "float32",
+        "restarts": config.exploration.restarts > 0,
+    }
+    _refuse(_of_one_task(config) | of_sequences, f"with {config.task}, whose states are no sequences")
+
+
+def _of_one_task(config: Config) -> dict[str, bool]:
+    """What belongs to one task of sequences, and whether it is given."""
+    return {
         "constraints": config.constraints != ConstraintConfig(),
         "a table": config.table != TableConfig(),
         "an oracle": config.oracle != OracleConfig(),
@@ -181,13 +187,13 @@ def _check_graph(config: Config) -> None:
         "deletion and duplication": config.channel.deletion > 0 or config.channel.duplication > 0,
         "noise in the reward": config.reward_noise != "none",
         "a file of known sequences": config.evaluation.reference is not None,
-        "a transformer": config.model.body != "kmer",
-        "a lower precision": config.model.precision != "float32",
-        "restarts": config.exploration.restarts > 0,
     }
-    for what, given in unfit.items():
-        if given:
-            raise ConfigError(f"{what} cannot be had with {config.task}, whose states are no sequences; leave it out")
+
+
+def _refuse(given: Mapping[str, bool], where: str) -> None:
+    for what, is_given in given.items():
+        if is_given:
+            raise ConfigError(f"{what} cannot be had {where}; leave it out")
 
 
 def _flags(layer: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -200,9 +206,3 @@ def _flags(layer: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any
 def _names_table(layer: Mapping[str, Any]) -> bool:
     """True when settings name a table's file; whether they are valid is found out later."""
     return isinstance(layer.get("table"), Mapping) and layer["table"].get("file") is not None
-
-
-def _config_layer(config: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:
-    if config is None:
-        return {}
-    return dict(config) if isinstance(config, Mapping) else read_yaml(Path(config))

@@ -1,4 +1,4 @@
-"""How sure a median over few runs is."""
+"""Bootstrap confidence interval of a median over few runs."""
 
 from collections.abc import Sequence
 

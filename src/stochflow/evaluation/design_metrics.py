@@ -1,4 +1,4 @@
-"""How good, how many and how different: metrics of a set of designs.
+"""Metrics of a set of designs: quality, number of modes, diversity and novelty.
 
 Designs are rows of tokens, [n, L], of one common length and any integer type. Every result is the same whatever
 the order of the rows. Where lengths vary, a `padding` token fills up what follows the last letter, and edit distances
@@ -13,13 +13,8 @@ _DISTANCES_PER_CHUNK = 2**22
 _PAIRS_PER_CHUNK = 2**16
 
 
-def pairwise_hamming(tokens: Tensor) -> Tensor:
-    """d(i, j) = #{l : x_il ≠ x_jl}, int64; [n, L] → [n, n]."""
-    return _hamming(tokens, tokens)
-
-
 def mean_pairwise_hamming(tokens: Tensor) -> float:
-    """Mean of d(i, j) over the n(n − 1)/2 pairs i < j of rows, [n, L]; 0.0 for fewer than two rows.
+    """Mean of d(i, j) = #{l : x_il ≠ x_jl} over the n(n − 1)/2 pairs i < j of rows, [n, L]; 0.0 for less than two.
 
     Counted per position without forming the pairs:  Σ_l (1 − Σ_k c_lk·(c_lk − 1) / (n·(n − 1))),  where c_lk rows
     have token k at position l.
@@ -99,24 +94,21 @@ def novelty(tokens: Tensor, reference: Tensor, padding: int | None = None) -> fl
         return 0.0
     if not len(reference):
         raise ValueError("novelty was asked against an empty reference set; give at least one reference sequence")
-    if padding is not None:
-        return _edit_novelty(tokens, reference, padding)
-    rows_per_chunk = max(_DISTANCES_PER_CHUNK // len(reference), 1)
-    # summed at once: small tensors kept from every chunk would fragment the heap between the large blocks
-    total = sum(int(_hamming(rows, reference).amin(dim=-1).sum()) for rows in tokens.split(rows_per_chunk))
-    return total / len(tokens)
-
-
-def _edit_novelty(tokens: Tensor, reference: Tensor, padding: int) -> float:
-    """The same by edit distance, each distinct design once."""
     distinct, counts = tokens.unique(dim=0, return_counts=True)
-    rows_per_chunk = max(_PAIRS_PER_CHUNK // len(reference), 1)
+    rows_per_chunk = max((_DISTANCES_PER_CHUNK if padding is None else _PAIRS_PER_CHUNK) // len(reference), 1)
     total = 0
     for rows, weights in zip(distinct.split(rows_per_chunk), counts.split(rows_per_chunk), strict=True):
-        left, right = rows.repeat_interleave(len(reference), dim=0), reference.repeat(len(rows), 1)
-        nearest = _edit_distances(left, right, padding).view(len(rows), -1).amin(dim=-1)
-        total += int((nearest * weights).sum())
+        # summed at once: small tensors kept from every chunk would fragment the heap between the large blocks
+        total += int((_distances(rows, reference, padding).amin(dim=-1) * weights).sum())
     return total / len(tokens)
+
+
+def _distances(left: Tensor, right: Tensor, padding: int | None) -> Tensor:
+    """Distances of all pairs; [n, L], [m, L] → [n, m]."""
+    if padding is None:
+        return _hamming(left, right)
+    pairs = left.repeat_interleave(len(right), dim=0), right.repeat(len(left), 1)
+    return _edit_distances(*pairs, padding).view(len(left), -1)
 
 
 def _distances_to_first(tokens: Tensor, limit: int, padding: int | None) -> Tensor:

@@ -1,5 +1,6 @@
 """Builds a whole run from a config: the one file that names the concrete classes."""
 
+from functools import singledispatch
 from pathlib import Path
 
 import torch
@@ -13,8 +14,7 @@ from stochflow.environments.factory import configure
 from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
-from stochflow.environments.sequences.fasta import read_sequences
-from stochflow.environments.sequences.oracles.task import Named
+from stochflow.environments.sequences.oracles.task import OracleFunction
 from stochflow.environments.sequences.task import Task
 from stochflow.environments.sequences.variable_length import VariableTask
 from stochflow.experiments.experiment import Experiment
@@ -48,7 +48,7 @@ def build(
     config: Config,
     environment: Environment | None = None,
     network: FlowNetwork | None = None,
-    function: Named = None,
+    function: OracleFunction = None,
     team: ProcessGroup | None = None,
 ) -> Experiment:
     """Everything a config describes, freshly initialised, or with a network that was trained before.
@@ -63,36 +63,47 @@ def build(
     if environment is None:
         configured = configure(config, function)
         config, environment = configured.config, configured.environment
-    reward = Reward(**config.reward.model_dump())
-    trainer: Trainer
-    if isinstance(environment, GraphEnvironment):
-        if team is not None:
-            raise ConfigError(f"training on the graph '{config.task}' cannot be shared out; start it without torchrun")
-        graph_learner = make_graph_learner(config, environment, reward)
-        trainer = Trainer(graph_learner, make_objective(graph_learner), CountingFitter(graph_learner))
-        return Experiment(config, environment, truth_of(environment, reward), trainer)
-    assert isinstance(environment, SequenceEnvironment), f"{type(environment).__name__} is built from parts"
+    trainer = make_trainer(environment, config, network, team)
+    known = config.evaluation.reference
+    reference = None if known is None else environment.read_designs(Path(known))
+    return Experiment(config, environment, truth_of(environment, trainer.learner.reward), trainer, reference)
+
+
+@singledispatch
+def make_trainer(
+    environment: Environment, config: Config, network: FlowNetwork | None, team: ProcessGroup | None
+) -> Trainer:
+    """What trains in an environment: learner, objective and the fitter of P̂; the arguments are those of `build`."""
+    raise TypeError(f"{type(environment).__name__} is built from parts")
+
+
+@make_trainer.register
+def _(
+    environment: SequenceEnvironment, config: Config, network: FlowNetwork | None, team: ProcessGroup | None
+) -> Trainer:
     kind = FlowNetwork if team is None else ShardedFlowNetwork
-    learner = make_sequence_learner(config, environment, reward, network, kind)
+    learner = make_sequence_learner(config, environment, network, kind)
     objective = make_objective(learner)
     fitter = GradientFitter(learner, config.dynamics, idle=not objective.reads_dynamics)
-    trainer = (
-        Trainer(learner, objective, fitter) if team is None else DistributedTrainer(team, learner, objective, fitter)
-    )
-    known = config.evaluation.reference
-    reference = None if known is None else reference_tokens(Path(known), environment.task)
-    return Experiment(config, environment, truth_of(environment, reward), trainer, reference)
+    return Trainer(learner, objective, fitter) if team is None else DistributedTrainer(team, learner, objective, fitter)
+
+
+@make_trainer.register
+def _(environment: GraphEnvironment, config: Config, network: FlowNetwork | None, team: ProcessGroup | None) -> Trainer:
+    if team is not None:
+        raise ConfigError(f"training on the graph '{config.task}' cannot be shared out; start it without torchrun")
+    learner = make_graph_learner(config, environment)
+    return Trainer(learner, make_objective(learner), CountingFitter(learner))
 
 
 def make_sequence_learner(
     config: Config,
     environment: SequenceEnvironment,
-    reward: Reward,
     network: FlowNetwork | None = None,
     kind: type[FlowNetwork] = FlowNetwork,
 ) -> SequenceLearner:
     """Networks, P̂, memory and replay of a run over sequences, freshly initialised unless a network is given."""
-    task, rules = environment.task, environment.rules
+    task, rules, reward = environment.task, environment.rules, Reward(**config.reward.model_dump())
     _check_alphabet(task, config)
     check_needs(config, task.num_tokens, task.length)
     device, generators = choose_device(config.device), RandomStreams(config.seed)
@@ -122,11 +133,14 @@ def make_sequence_learner(
     )
 
 
-def make_graph_learner(config: Config, environment: GraphEnvironment, reward: Reward) -> GraphLearner:
+def make_graph_learner(config: Config, environment: GraphEnvironment) -> GraphLearner:
     """The same of a run on a graph."""
     graph = environment.graph
-    check_objective(config, environment)
-    check_needs(config, max(graph.num_actions, graph.num_outcomes), graph.max_steps, graph.features.shape[1])
+    environment.check_method(config)
+    num_tokens = max(graph.num_actions, graph.num_outcomes)
+    if num_tokens > MAX_TOKENS:
+        raise ConfigError(f"{config.task} has a state with more than {MAX_TOKENS} outcomes; choose a smaller one")
+    check_needs(config, num_tokens, graph.max_steps, graph.features.shape[1])
     generators = RandomStreams(config.seed)
     network = GraphNetwork(graph, config.model.width, config.model.num_layers)
     network.initialise(generators["init"])
@@ -140,37 +154,18 @@ def make_graph_learner(config: Config, environment: GraphEnvironment, reward: Re
         environment=environment,
         network=network.to(choose_device(config.device)),
         dynamics=dynamics,
-        reward=reward,
+        reward=Reward(**config.reward.model_dump()),
         memory=ObjectMemory(graph.scores),
         replay=ReplayBuffer(config.optimiser.replay_size, graph.max_steps),
         generators=generators,
     )
 
 
-def check_objective(config: Config, environment: Environment) -> None:
-    """Refuse what the mathematics of an objective does not allow where states have several parents."""
-    if not isinstance(environment, GraphEnvironment):
-        return
-    graph, objective = environment.graph, config.objective
-    if not objective.record.graphs:
-        raise ConfigError(
-            f"{config.method} cannot be trained on {config.task}: it changes or reads sequences of letters, and the "
-            "states of a graph have none; choose a balance (sgfn-db, sgfn-tb, …), sgfn-kl or random"
-        )
-    if objective.path == "realised" and not graph.outcomes_are_intentions:
-        raise ConfigError(
-            f"{config.method} cannot be trained on {config.task}: it takes outcomes for intentions, and here they are "
-            "different things; choose a method that knows of noise (sgfn-db, sgfn-tb, sgfn-kl)"
-        )
-    if max(graph.num_actions, graph.num_outcomes) > MAX_TOKENS:
-        raise ConfigError(f"{config.task} has a state with more than {MAX_TOKENS} outcomes; choose a smaller one")
-
-
 def restore(
     directory: RunDirectory,
     config: Config,
     environment: Environment | None = None,
-    function: Named = None,
+    function: OracleFunction = None,
     team: ProcessGroup | None = None,
     begin: bool = False,
 ) -> Experiment:
@@ -241,16 +236,6 @@ def _check_alphabet(task: Task, config: Config) -> None:
 
 def make_objective(learner: Learner) -> Objective:
     """The objective that the config names."""
-    place = learner.config.objective.record.place(on_graph=isinstance(learner, GraphLearner))
+    place = learner.config.objective.record.place(on_graph=not learner.environment.is_tree)
     objective: Objective = load_class(place)(learner)
     return objective
-
-
-def reference_tokens(path: Path, task: Task) -> torch.Tensor:
-    """Known sequences of a file as tokens of the task, [num_sequences, L]."""
-    tokens = task.alphabet.encode(read_sequences(path))
-    if task.padding is not None:
-        return tokens
-    if tokens.shape[1] != task.length:
-        raise DataError(f"{path} holds sequences of length {tokens.shape[1]}, but {task.name} has length {task.length}")
-    return tokens

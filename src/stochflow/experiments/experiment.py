@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
 
 import pandas as pd
 import torch
@@ -24,29 +23,6 @@ from stochflow.training.trainer import Trainer
 from stochflow.truth.truth import Truth, truth_of
 
 _FEW_STEPS = 4  # an episode on a graph may stop early
-
-
-class Runnable(Protocol):
-    """What `run` needs of an experiment."""
-
-    @property
-    def config(self) -> Config: ...
-
-    @property
-    def trainer(self) -> Trainer: ...
-
-    @property
-    def evaluated_every(self) -> float:
-        """Share of the budget after which the policy is evaluated again."""
-
-    def evaluate(self) -> dict[str, float]:
-        """Exact figures of the policy as it is now; where the truth cannot be computed, what its last batch shows."""
-
-    def conclude(self) -> tuple[Summary, pd.DataFrame]:
-        """Every metric of the policy as it is now, and the objects it drew for them."""
-
-    def close(self) -> None:
-        """Let go of processes and files."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +48,7 @@ class Experiment:
 
     @cached_property
     def evaluated_every(self) -> float:
+        """Share of the budget after which the policy is evaluated again."""
         return evaluated_every(self.config, None if self.truth is None else self._space())
 
     def _space(self) -> Space:
@@ -91,6 +68,7 @@ class Experiment:
         return self
 
     def evaluate(self) -> dict[str, float]:
+        """Exact figures of the policy as it is now; where the truth cannot be computed, what its last batch shows."""
         if self.truth is not None:
             self._evaluated.clear()
             self._evaluated[self.trainer.step] = self.truth.evaluate(self.policy)
@@ -122,10 +100,12 @@ class Experiment:
         return samples_frame(sampled, environment, self.trainer.learner.reward)
 
     def conclude(self) -> tuple[Summary, pd.DataFrame]:
+        """Every metric of the policy as it is now, and the objects it drew for them."""
         summary, sampled = summarise(self, pay=self.config.oracle.score_samples)
         return summary, samples_frame(sampled, self.environment, self.trainer.learner.reward)
 
     def close(self) -> None:
+        """Let go of processes and files."""
         self.environment.close()
 
 

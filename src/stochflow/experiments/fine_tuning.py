@@ -64,27 +64,25 @@ class Pretrained:
 
     def begin(self, experiment: Experiment) -> None:
         """Draw a support set of the run's task, pay for it, and give the run the network for it."""
-        environment, num = experiment.environment, experiment.config.pretraining.support
-        assert isinstance(environment, SequenceEnvironment), "checked before"
+        num = experiment.config.pretraining.support
         assert num is not None, "checked before"
         generator = experiment.trainer.learner.generators["init"]
-        begin_with(self.sampler, draw_sequences(environment.task, num, generator), experiment)
+        begin_with(self.sampler, draw_sequences(self.task, num, generator), experiment)
 
 
 def load_pretrained(path: Path) -> Pretrained:
     """The sampler of a `pretrain` run, as its newest checkpoint left it, on the CPU."""
     config = _config(path)
     experiment = restore(RunDirectory.open(path), config.model_copy(update={"device": "cpu"}))
-    objective, environment = experiment.trainer.objective, experiment.environment
+    objective = experiment.trainer.objective
     assert isinstance(objective, ConditionalKL), "the objective of that task"
-    assert isinstance(environment, SequenceEnvironment), "the environment of that task"
     if not experiment.trainer.finished:
         warnings.warn(
             f"pre-training in {path} stands at {experiment.trainer.progress:.0%} of its budget; finish it with "
             "`stochflow pretrain --resume`",
             stacklevel=2,
         )
-    return Pretrained(path, config, environment.task, objective.conditional)
+    return Pretrained(path, config, objective.learner.environment.task, objective.conditional)
 
 
 def settings_from(path: Path) -> dict[str, Any]:

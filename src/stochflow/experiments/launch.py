@@ -12,19 +12,17 @@ from stochflow.config.layers import resolve
 from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.core.signals import stop_signal
-from stochflow.environments.base import Environment
 from stochflow.environments.channel_factory import with_matrix_inside
 from stochflow.environments.factory import Configured, configure, same_setting, table_name
-from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.fasta import read_sequences
-from stochflow.environments.sequences.oracles.task import Named
+from stochflow.environments.sequences.oracles.task import OracleFunction
 from stochflow.environments.settings import resolve_layers
-from stochflow.experiments.build import build, check_objective, restore
-from stochflow.experiments.experiment import Experiment, Runnable
+from stochflow.experiments.build import build, restore
+from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.fine_tuning import load_pretrained, settings_from
-from stochflow.experiments.profiler import Profiled
+from stochflow.experiments.profiler import Profiler
 from stochflow.experiments.torch_settings import computing
-from stochflow.runs.directory import RunDirectory, check_free, is_vacant, recover
+from stochflow.runs.directory import REFERENCE, RunDirectory, check_free, is_vacant, recover
 from stochflow.runs.monitor.history import history_of, records_of
 from stochflow.runs.monitor.watcher import Watcher
 from stochflow.runs.trackers import Tracking
@@ -35,8 +33,6 @@ from stochflow.training.trainer import MAX_IDLE_STEPS
 Listener = Callable[[Record, float], None]
 # what may differ when a run is continued: how long, where and how it is watched, but not what is learned
 _FREE_ON_RESUME = {"budget", "device", "threads", "deterministic", "evaluation", "checkpoint_every"}
-_MIN_MEASURED_SHARE = 0.01
-_COUNTABLE = 1e300
 
 
 @dataclass(frozen=True)
@@ -62,7 +58,7 @@ class LaunchOptions:
 
 def launch(
     layers: list[dict[str, Any]],
-    function: Named,
+    function: OracleFunction,
     out: Path | None,
     options: LaunchOptions,
     pretrained: Path | None = None,
@@ -79,11 +75,9 @@ def launch(
     if out is None:
         out = default_path(resolve_layers([*([] if pretrained is None else [settings_from(pretrained)]), *layers]))
     with joined() as team, contextlib.ExitStack() as held:
-        resumed = options.resume and not _is_new(out, team)
-        if resumed:
-            directory, experiment = _reopen(out, layers, function, team, held, pretrained)
-        else:
-            directory, experiment = _begin(out, layers, options.overwrite, function, team, held, pretrained)
+        start = _Start(out, layers, function, pretrained, team, held)
+        resumed = options.resume and not start.is_new
+        directory, experiment = start.reopened() if resumed else start.begun(options.overwrite)
         # torchrun passes on a Ctrl-C that the terminal has sent to everybody already: twice is not a second one
         with stop_signal(patient=team is not None) as signalled:
 
@@ -91,7 +85,7 @@ def launch(
                 asked = signalled() or (options.stop is not None and options.stop())
                 return asked if team is None else team.any(asked)
 
-            if _leads(team):
+            if start.leads:
                 tracking.start(experiment.config, directory.path, experiment.trainer.step if resumed else None)
                 _run(experiment, directory, tracking, options.listen, ended, options.profile)
             else:
@@ -101,7 +95,7 @@ def launch(
     return directory.path
 
 
-def run(experiment: Runnable, directory: RunDirectory, listen: Listener, stop: Callable[[], bool]) -> None:
+def run(experiment: Experiment, directory: RunDirectory, listen: Listener, stop: Callable[[], bool]) -> None:
     """Train to the end of the budget or until asked to stop, keeping what was learned along the way."""
     trainer = experiment.trainer
     with computing(experiment.config), contextlib.closing(experiment):
@@ -118,12 +112,12 @@ def run(experiment: Runnable, directory: RunDirectory, listen: Listener, stop: C
         conclude_run(experiment, directory)
 
 
-def untrained_figures(experiment: Runnable) -> dict[str, float]:
+def untrained_figures(experiment: Experiment) -> dict[str, float]:
     """The regret before the first step, where it can be known: what every later one is measured against."""
     return {f"start_{name}": value for name, value in experiment.evaluate().items() if name == "regret"}
 
 
-def keep_step(experiment: Runnable, directory: RunDirectory, record: Record, before: float) -> None:
+def keep_step(experiment: Experiment, directory: RunDirectory, record: Record, before: float) -> None:
     """Evaluate the policy where that is due, write the record down with what was found, and keep a checkpoint if due.
 
     Args:
@@ -137,7 +131,7 @@ def keep_step(experiment: Runnable, directory: RunDirectory, record: Record, bef
         directory.save_checkpoint(trainer.state_dict(), trainer.step)
 
 
-def conclude_run(experiment: Runnable, directory: RunDirectory) -> None:
+def conclude_run(experiment: Experiment, directory: RunDirectory) -> None:
     """Write down what was reached, with a checkpoint to go on from where the budget is not spent."""
     trainer = experiment.trainer
     if not trainer.finished:
@@ -153,7 +147,7 @@ def conclude_run(experiment: Runnable, directory: RunDirectory) -> None:
     directory.write_summary(summary)
 
 
-def follow(experiment: Runnable, stop: Callable[[], bool]) -> None:
+def follow(experiment: Experiment, stop: Callable[[], bool]) -> None:
     """Train beside the first process of the run, which alone evaluates it and writes files."""
     trainer = experiment.trainer
     with computing(experiment.config):
@@ -166,19 +160,19 @@ def crossed(before: float, after: float, share: float) -> bool:
     return after >= 1.0 or int(after / share) > int(before / share)
 
 
-def prepare(layers: list[dict[str, Any]], function: Named = None) -> Configured:
+def prepare(layers: list[dict[str, Any]], function: OracleFunction = None) -> Configured:
     """The checked settings of a run with their environment, built once."""
     resolved = resolve_layers(layers)
     resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
     configured = configure(resolved, function)
-    check_objective(configured.config, configured.environment)
+    configured.environment.check_method(configured.config)
     return configured
 
 
 def resolve_config(layers: list[dict[str, Any]]) -> Config:
     """Checked settings: the environment that they describe is built, and forgotten."""
     resolved = resolve_layers(layers)
-    check_objective(resolved, configure(resolved).environment)
+    configure(resolved).environment.check_method(resolved)
     return resolved
 
 
@@ -208,136 +202,118 @@ def _run(
     profile: bool,
 ) -> None:
     """Train to the end, with whoever follows the run told of it."""
-    watched = Profiled(experiment, directory) if profile else None
+    profiler = Profiler(experiment, directory) if profile else None
     try:
         heard = _all(tracking, _watcher(experiment, directory), listen)
-        run(watched or experiment, directory, heard, stop)
+        run(experiment if profiler is None else profiler.experiment, directory, heard, stop)
     except BaseException:
         tracking.finish(None)
         raise
     tracking.finish(directory.summary())
-    if watched is not None:
-        watched.write()
+    if profiler is not None:
+        profiler.write()
 
 
-def _leads(team: ProcessGroup | None) -> bool:
-    """True in the process that writes the run directory."""
-    return team is None or team.leads
+@dataclass(frozen=True)
+class _Start:
+    """What a run starts from: its settings and its sampler, the processes that share it, and what they hold."""
 
+    path: Path
+    layers: list[dict[str, Any]]
+    function: OracleFunction
+    pretrained: Path | None
+    team: ProcessGroup | None
+    held: contextlib.ExitStack
 
-def _is_new(path: Path, team: ProcessGroup | None) -> bool:
-    """True where there is no run to go on with; who leads the run decides, for it soon makes one."""
-    new = _leads(team) and is_vacant(path)
-    return new if team is None else team.any(new)
+    @property
+    def leads(self) -> bool:
+        """True in the process that writes the run directory."""
+        return self.team is None or self.team.leads
 
+    @property
+    def is_new(self) -> bool:
+        """True where there is no run to go on with; who leads the run decides, for it soon makes one."""
+        new = self.leads and is_vacant(self.path)
+        return new if self.team is None else self.team.any(new)
 
-def _begin(
-    path: Path,
-    layers: list[dict[str, Any]],
-    overwrite: bool,
-    function: Named,
-    team: ProcessGroup | None,
-    held: contextlib.ExitStack,
-    pretrained: Path | None,
-) -> tuple[RunDirectory, Experiment]:
-    """A fresh experiment and its run directory, which is ours until `held` ends."""
-    beginning = None if pretrained is None else load_pretrained(pretrained)
-    layers = layers if pretrained is None else [settings_from(pretrained), *layers]
-    configured = prepare(layers, function)
-    environment = configured.environment
-    if beginning is not None:
-        if team is not None:
-            raise ConfigError("a run with --from cannot be shared out among processes; start it without torchrun")
-        beginning.check(configured.config, environment)
-    elif configured.config.pretraining.support is not None:
-        raise ConfigError("a support is for a run that begins with a pre-trained sampler; name its run with --from")
-    if _leads(team):
-        check_free(path, overwrite)
-    experiment = build(configured.config, environment, function=function, team=team)
-    if not _leads(team):
-        experiment.trainer.begin()
-        return RunDirectory(path), experiment
-    environment.check()
-    _warn_of_gaps(environment)
-    table_text = None if configured.table is None else configured.table.text
-    reference = _reference_text(configured.config)
-    directory = RunDirectory.create(path, configured.stored, overwrite, table_text, reference, hold=True)
-    held.callback(directory.release)
-    environment.open(directory.path)
-    if beginning is not None:
-        beginning.begin(experiment)
-    experiment.trainer.begin()
-    return directory, experiment
-
-
-def _reopen(
-    path: Path,
-    layers: list[dict[str, Any]],
-    function: Named,
-    team: ProcessGroup | None,
-    held: contextlib.ExitStack,
-    pretrained: Path | None,
-) -> tuple[RunDirectory, Experiment]:
-    """The experiment of a run directory where its newest checkpoint left it, or at its beginning if there is none yet.
-
-    The directory is ours until `held` ends.
-    """
-    if _leads(team):
-        recover(path)
-    directory = RunDirectory.open(path)
-    if _leads(team):
-        directory.hold()
-        held.callback(directory.release)
-    directory.check_config()
-    stored = directory.config()
-    configured = configure(resolve([stored.model_dump(mode="json"), *layers]), function)
-    wanted, environment = configured.config, configured.environment
-    for name in Config.model_fields:
-        if name not in _FREE_ON_RESUME and not same_setting(name, wanted, stored):
-            raise ConfigError(
-                f"{directory.path} was started with another '{name}'; resume it without that setting, "
-                "or choose another --out"
-            )
-    wanted = wanted.model_copy(update={"table": stored.table})
-    begin = not directory.begun
-    experiment = restore(directory, wanted, environment, function, team, begin)
-    if begin and wanted.pretraining.support is not None:
-        if pretrained is None:
-            raise ConfigError(f"{directory.path} had not begun yet; name the sampler that it begins with, by --from")
-        beginning = load_pretrained(pretrained)
-        beginning.check(wanted, environment)
-        beginning.begin(experiment)
-    if _leads(team):
+    def begun(self, overwrite: bool) -> tuple[RunDirectory, Experiment]:
+        """A fresh experiment and its run directory, which is ours until `held` ends."""
+        beginning = None if self.pretrained is None else load_pretrained(self.pretrained)
+        inherited = [] if self.pretrained is None else [settings_from(self.pretrained)]
+        configured = prepare([*inherited, *self.layers], self.function)
+        config, environment = configured.config, configured.environment
+        if beginning is not None:
+            if self.team is not None:
+                raise ConfigError("a run with --from cannot be shared out among processes; start it without torchrun")
+            beginning.check(config, environment)
+        elif config.pretraining.support is not None:
+            raise ConfigError("a support is for a run that begins with a pre-trained sampler; name its run with --from")
+        if self.leads:
+            check_free(self.path, overwrite)
+        experiment = build(config, environment, function=self.function, team=self.team)
+        if not self.leads:
+            experiment.trainer.begin()
+            return RunDirectory(self.path), experiment
         environment.check()
-    experiment.trainer.begin()
-    if not _leads(team):
+        environment.warn()
+        table_text = None if configured.table is None else configured.table.text
+        reference = _reference_text(config)
+        directory = RunDirectory.create(self.path, configured.stored, overwrite, table_text, reference, hold=True)
+        self.held.callback(directory.release)
+        environment.open(directory.path)
+        if beginning is not None:
+            beginning.begin(experiment)
+        experiment.trainer.begin()
         return directory, experiment
-    if wanted.evaluation.reference not in (None, stored.evaluation.reference):
-        directory.write_reference(str(_reference_text(wanted)))
-    directory.rewrite_config(wanted)
-    directory.rewind_metrics(experiment.trainer.step)
-    return directory, experiment
+
+    def reopened(self) -> tuple[RunDirectory, Experiment]:
+        """The experiment of a run directory where its newest checkpoint left it, or at its beginning without one.
+
+        The directory is ours until `held` ends.
+        """
+        if self.leads:
+            recover(self.path)
+        directory = RunDirectory.open(self.path)
+        if self.leads:
+            directory.hold()
+            self.held.callback(directory.release)
+        directory.check_config()
+        stored = directory.config()
+        configured = configure(resolve([stored.model_dump(mode="json"), *self.layers]), self.function)
+        wanted, environment = configured.config, configured.environment
+        for name in Config.model_fields:
+            if name not in _FREE_ON_RESUME and not same_setting(name, wanted, stored):
+                raise ConfigError(
+                    f"{directory.path} was started with another '{name}'; resume it without that setting, "
+                    "or choose another --out"
+                )
+        wanted = wanted.model_copy(update={"table": stored.table})
+        begin = not directory.begun
+        experiment = restore(directory, wanted, environment, self.function, self.team, begin)
+        if begin and wanted.pretraining.support is not None:
+            if self.pretrained is None:
+                raise ConfigError(
+                    f"{directory.path} had not begun yet; name the sampler that it begins with, by --from"
+                )
+            beginning = load_pretrained(self.pretrained)
+            beginning.check(wanted, environment)
+            beginning.begin(experiment)
+        if self.leads:
+            environment.check()
+        experiment.trainer.begin()
+        if not self.leads:
+            return directory, experiment
+        if wanted.evaluation.reference not in (None, stored.evaluation.reference):
+            directory.write(REFERENCE, str(_reference_text(wanted)))
+        directory.rewrite_config(wanted)
+        directory.rewind_metrics(experiment.trainer.step)
+        return directory, experiment
 
 
 def _reference_text(config: Config) -> str | None:
     """Known sequences, one per line, as a run keeps them."""
     known = config.evaluation.reference
     return None if known is None else "".join(f"{sequence}\n" for sequence in read_sequences(Path(known)))
-
-
-def _warn_of_gaps(environment: Environment) -> None:
-    """Say so when a table knows next to nothing of what can be made: the rest has the floor reward."""
-    if not isinstance(environment, SequenceEnvironment):
-        return
-    task = environment.task
-    # divided and compared, for there may be more designs than a float can count
-    if task.num_measured is not None and task.num_measured / _MIN_MEASURED_SHARE < task.num_designs:
-        possible = f"{task.num_designs:.3g}" if task.num_designs < _COUNTABLE else f"more than {_COUNTABLE:g}"
-        warnings.warn(
-            f"{task.name} has scores for {task.num_measured:,} of {possible} possible sequences; all "
-            "others get the floor reward, so the sampler can only find what it happens to meet",
-            stacklevel=3,
-        )
 
 
 def _watcher(experiment: Experiment, directory: RunDirectory) -> Watcher:

@@ -4,16 +4,16 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import pandas as pd
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from stochflow.config.schema import Config
 from stochflow.evaluation.summary import Summary
-from stochflow.experiments.experiment import Runnable
-from stochflow.runs.directory import RunDirectory
+from stochflow.experiments.experiment import Experiment
+from stochflow.runs.directory import PROFILE, RunDirectory
 from stochflow.training.optimizer import Record
 from stochflow.training.trainer import Trainer
 
@@ -95,43 +95,39 @@ class Stopwatch:
         self._since = now
 
 
-class Profiled:
-    """An experiment that is watched while it runs; `run` sees the experiment alone.
+@dataclass(frozen=True)
+class TimedExperiment(Experiment):
+    """An experiment whose evaluations are timed."""
+
+    watch: Stopwatch = field(default_factory=Stopwatch)
+
+    def evaluate(self) -> dict[str, float]:
+        with self.watch.stage(EVALUATION):
+            return super().evaluate()
+
+    def conclude(self) -> tuple[Summary, pd.DataFrame]:
+        with self.watch.stage(EVALUATION):
+            return super().conclude()
+
+
+class Profiler:
+    """Watches an experiment while it runs.
 
     The methods of this one trainer are replaced by timed ones, so a run that nobody watches pays nothing for it.
+
+    Attributes:
+        experiment: the one to run in the place of that which is watched.
     """
 
-    def __init__(self, experiment: Runnable, directory: RunDirectory) -> None:
-        self._experiment, self._directory = experiment, directory
-        self._watch = Stopwatch()
-        self._first = experiment.trainer.step + FIRST
+    def __init__(self, watched: Experiment, directory: RunDirectory) -> None:
+        self._watch, self._directory = Stopwatch(), directory
+        parts = (watched.config, watched.environment, watched.truth, watched.trainer, watched.reference)
+        self.experiment = TimedExperiment(*parts, self._watch)
+        self._first = watched.trainer.step + FIRST
         self._num_timed = self._num_traced = 0
         self._operations: profile | None = None
         self._recording, self._recording_until = False, 0.0
-        self._attach(experiment.trainer, directory)
-
-    @property
-    def config(self) -> Config:
-        return self._experiment.config
-
-    @property
-    def trainer(self) -> Trainer:
-        return self._experiment.trainer
-
-    @property
-    def evaluated_every(self) -> float:
-        return self._experiment.evaluated_every
-
-    def evaluate(self) -> dict[str, float]:
-        with self._watch.stage(EVALUATION):
-            return self._experiment.evaluate()
-
-    def conclude(self) -> tuple[Summary, pd.DataFrame]:
-        with self._watch.stage(EVALUATION):
-            return self._experiment.conclude()
-
-    def close(self) -> None:
-        self._experiment.close()
+        self._attach(watched.trainer, directory)
 
     def write(self) -> None:
         """Put what was found into the run directory."""
@@ -140,7 +136,7 @@ class Profiled:
             self._stop_recording()
             self._operations.export_chrome_trace(str(self._directory.path / TRACE))
             text += f"\n{self._operations_table(self._operations)}\nTimeline of these steps: {TRACE}\n"
-        self._directory.write_profile(text)
+        self._directory.write(PROFILE, text)
 
     def report(self) -> str:
         """Share and time of every stage that took any."""
@@ -159,7 +155,7 @@ class Profiled:
             (SCORE, replay, ("add",)),
             (DYNAMICS, trainer, ("fit_dynamics",)),
             (PLAN, objective, ("replan",)),
-            (BACKWARD, trainer.descent, ("step",)),
+            (BACKWARD, trainer.optimizer, ("step",)),
             (CHECKPOINT, trainer, ("state_dict",)),
             (CHECKPOINT, directory, ("save_checkpoint",)),
         ]

@@ -1,7 +1,5 @@
 """Self-attention blocks: the part that the context encoder and the transformer body share."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -76,13 +74,3 @@ class Block(nn.Module):
             raise ValueError("dropout draws masks in training mode; pass a generator or call eval() first")
         kept = torch.rand(branch.shape, generator=generator) >= self.dropout
         return branch * kept.to(branch) / (1.0 - self.dropout)
-
-
-def initialise_linears(module: nn.Module, generator: torch.Generator) -> None:
-    """Weights of all linear layers uniform in ±1/√inputs, biases zero, drawn from `generator`."""
-    with torch.no_grad():
-        for layer in module.modules():
-            if isinstance(layer, nn.Linear):
-                bound = 1.0 / math.sqrt(layer.in_features)
-                layer.weight.uniform_(-bound, bound, generator=generator)
-                layer.bias.zero_()

@@ -1,4 +1,4 @@
-"""What every flow model answers: heads along the paths of a batch, flows of all children, and a sampler."""
+"""The interfaces of flow models and samplers."""
 
 from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
@@ -6,7 +6,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from stochflow.models.evaluation import AlongPaths, Array, Evaluation, PathHeads
+from stochflow.core.arrays import Array
+from stochflow.models.evaluation import AlongPaths, Evaluation, PathHeads
 
 
 class Sampler(Protocol):

@@ -1,10 +1,10 @@
-"""Features of a prefix, read in the light of a context."""
+"""Conditioning of features on a context by scale and shift (FiLM)."""
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stochflow.models.attention import initialise_linears
+from stochflow.models.initialisation import initialise_linears, set_to_zero
 
 
 class Conditioner(nn.Module):
@@ -21,7 +21,7 @@ class Conditioner(nn.Module):
 
     def initialise(self, generator: torch.Generator) -> None:
         initialise_linears(self, generator)
-        nn.init.zeros_(self.write.weight)
+        set_to_zero(self.write)
 
     def forward(self, features: Tensor, context: Tensor) -> Tensor:
         """Conditioned features, same shape.

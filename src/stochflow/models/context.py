@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from stochflow.config.context import ContextConfig
 from stochflow.core.errors import ConfigError
-from stochflow.models.attention import Block, initialise_linears
+from stochflow.models.attention import Block
+from stochflow.models.initialisation import initialise_embeddings, initialise_linears
 
 __all__ = ["ContextConfig", "ContextEncoder", "ContextMemory"]
 
-_EMBEDDING_SCALE = 0.1
 _SLOWEST = 1e4
 
 
@@ -55,12 +55,10 @@ class ContextEncoder(nn.Module):
         self.pooled_norm = nn.LayerNorm(width)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw all weights from `generator`; nothing depends on torch's global state."""
+        """Draw all weights from `generator`."""
         initialise_linears(self, generator)
-        with torch.no_grad():
-            for table in (self.token_embedding, self.position_table):
-                if table is not None:
-                    table.weight.normal_(std=_EMBEDDING_SCALE, generator=generator)
+        tables = (self.token_embedding, self.position_table)
+        initialise_embeddings(generator, *(table.weight for table in tables if table is not None))
 
     def forward(
         self,

@@ -1,4 +1,4 @@
-"""Which letter of a sequence to change, and into what."""
+"""A proposal distribution over changes of one letter of a sequence."""
 
 import math
 from itertools import pairwise
@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, one_hot
 
 from stochflow.core.logspace import masked_log_softmax
+from stochflow.models.initialisation import initialise_linears, set_to_zero
 
 _NUM_LAYERS = 2
 
@@ -23,14 +24,8 @@ class EditProposal(nn.Module):
         self.head = nn.Linear(width, length * num_tokens)
 
     def initialise(self, generator: torch.Generator) -> None:
-        for layer in self.layers:
-            assert isinstance(layer, nn.Linear)
-            bound = layer.in_features**-0.5
-            with torch.no_grad():
-                layer.weight.uniform_(-bound, bound, generator=generator)
-            nn.init.zeros_(layer.bias)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        initialise_linears(self.layers, generator)
+        set_to_zero(self.head)
 
     def forward(self, sequences: Tensor) -> Tensor:
         """log-probability of putting a letter at a position, one that is there already excluded.

@@ -1,4 +1,4 @@
-"""The one door to a network: what it says at some states, and the way back into its weights."""
+"""Evaluations: outputs of a network at some states, and their gradient in its weights."""
 
 import threading
 from abc import ABC, abstractmethod
@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-Array = npt.NDArray[Any]
+from stochflow.core.arrays import Array as Array
+
 H = TypeVar("H", bound=tuple[Any, ...])
 
 
@@ -31,15 +31,18 @@ class AlongPaths(NamedTuple):
 
 
 class AtPrefixes(NamedTuple):
-    """One prefix per row.
+    """One prefix per row, or all of them.
 
     Attributes:
         tokens: [rows, time].
-        depths: how many of the tokens count, [rows].
+        depths: how many of the tokens count, [rows]; None for every prefix, the empty one first.
+        context: c of each row for a conditional network, [rows, context_width], or one for all, [context_width]; None
+            for the network's own.
     """
 
     tokens: Tensor
-    depths: Tensor
+    depths: Tensor | None = None
+    context: Tensor | None = None
 
 
 class Heads(NamedTuple):

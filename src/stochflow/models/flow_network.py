@@ -7,23 +7,14 @@ from typing import overload
 import torch
 from torch import Tensor, nn
 
-from stochflow.core.logspace import masked_log_softmax
+from stochflow.core.logspace import masked_log_softmax, pick
 from stochflow.models.base import ChildFlows, FlowModel, Sampler
 from stochflow.models.conditioning import Conditioner
 from stochflow.models.engine.buffers import Buffers, Version
-from stochflow.models.engine.heads import EngineHeads
-from stochflow.models.engine.prefix_evaluation import EngineEvaluation, PrefixEvaluation
+from stochflow.models.engine.prefix_evaluation import Arrange, EngineHeads, PrefixEvaluation, StateEvaluation
 from stochflow.models.engine.prefix_layout import PrefixTree
-from stochflow.models.engine.state_evaluation import StateEvaluation
-from stochflow.models.evaluation import (
-    AlongPaths,
-    AtPrefixes,
-    AutogradEvaluation,
-    Evaluation,
-    H,
-    Heads,
-    PathHeads,
-)
+from stochflow.models.evaluation import AlongPaths, AtPrefixes, AutogradEvaluation, Evaluation, H, Heads, PathHeads
+from stochflow.models.initialisation import set_to_zero
 from stochflow.models.kmer_body import PrefixBody
 from stochflow.models.masks import IntentionMask
 from stochflow.models.prefix_sampler import NetworkSampler, RecordingSampler
@@ -45,17 +36,16 @@ class FlowNetwork(FlowModel):
     takes c as one vector per row, [rows, context_width], or one for all, [context_width]; without it the network's own
     `context` counts, which is zero until it is set.
 
-    With a `mask`, intentions that it does not allow have log π = log 1e-30 wherever π is asked for: what samples, what
-    learns and what judges see the same policy.
+    With a `mask`, intentions that it does not allow have log π = log 1e-30 in sampling, training and evaluation alike.
 
-    After a token `stop` nothing is decided any more, so there log F starts from one completion.
+    After a token `stop` no decision is left, so there log F starts from one completion.
 
-    With `fused`, prefixes that several rows share are evaluated once, by the hand-written engine.
-    Without it everything is left to autograd, as transforms of `torch.func` need it.
+    With `use_engine`, prefixes that several rows share are evaluated once, by the hand-written engine. Without it
+    autograd computes everything, as transforms of `torch.func` need it.
     """
 
     context: Tensor
-    fused = True
+    use_engine = True
     mask: IntentionMask | None = None
     stop: int | None = None
     _scratch: Buffers | None = None
@@ -85,9 +75,7 @@ class FlowNetwork(FlowModel):
 
     def initialise(self, generator: torch.Generator) -> None:
         self.body.initialise(generator)
-        for head in self._linears:
-            nn.init.zeros_(head.weight)
-            nn.init.zeros_(head.bias)
+        set_to_zero(*self._linears)
         if self.conditioner is not None:
             self.conditioner.initialise(generator)
 
@@ -102,67 +90,82 @@ class FlowNetwork(FlowModel):
     def evaluate(self, where: AtPrefixes) -> Evaluation[Heads]: ...
 
     def evaluate(self, where: AlongPaths | AtPrefixes) -> Evaluation[PathHeads] | Evaluation[Heads]:
-        """What the network says along paths, or at one prefix per row; see `Evaluation`.
+        """What the network says along paths or at prefixes; see `Evaluation`.
 
         A batch that a `recording_sampler` has just drawn is not evaluated again.
         """
-        return self._evaluate_states(where) if isinstance(where, AtPrefixes) else self._evaluate_paths(where)
+        if isinstance(where, AlongPaths):
+            return self._evaluate_paths(where)
+        tokens, context = where.tokens.to(self.device), where.context
+        if where.depths is None:
+            return self._evaluate_all(tokens, context, None, _unchanged)
+        return self._evaluate_some(tokens, where.depths.to(self.device), context)
 
     def _evaluate_paths(self, where: AlongPaths) -> Evaluation[PathHeads]:
         sampled, self._sampled = self._sampled, None
         tokens = where.outcomes.to(self.device)
-        whole = where.ends or where.backward == "learned"
-        prefixes = tokens if whole else tokens[:, :-1]
+        ends = where.ends or where.backward == "learned"
+        if sampled is not None and not (len(tokens) and sampled.covers(tokens)):
+            sampled = None
+        if sampled is not None and ends:
+            with torch.no_grad():
+                sampled.finish()
+
+        def arrange(heads: Heads, allowed: Tensor | None) -> PathHeads:
+            return _path_heads(heads, tokens.shape[1], where, allowed)
+
+        return self._evaluate_all(tokens if ends else tokens[:, :-1], None, sampled, arrange)
+
+    def _evaluate_all(
+        self, tokens: Tensor, context: Tensor | None, sampled: PrefixEvaluation | None, arrange: Arrange[H]
+    ) -> Evaluation[H]:
+        """At every prefix of rows, [batch, time], the empty one first.
+
+        Args:
+            sampled: what a sampler has evaluated of just these prefixes.
+        """
         allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
-        log_completions = self.steps_left(prefixes) * math.log(self.num_tokens)
-        shown = None if allowed is None or whole else allowed[:, :-1]
-        shown = allowed if whole else shown
+        log_completions = self.steps_left(tokens) * math.log(self.num_tokens)
+        if self.engine_applies and context is None and len(tokens):
+            return EngineHeads(sampled or self.evaluated(tokens), allowed, log_completions, arrange)
+        states = self.body.prefix_states(tokens)
+        return self._by_autograd(self._features(states, context), allowed, log_completions, arrange)
 
-        def arrange(heads: Heads) -> PathHeads:
-            return _path_heads(heads, tokens.shape[1], where, None if allowed is None else allowed[:, :-1])
-
-        if not self.records or not len(tokens):
-            return self._by_autograd(self.body.prefix_sums(prefixes), shown, log_completions, arrange)
-        if sampled is None or not sampled.covers(tokens):
-            engine = self.evaluated(prefixes)
-        else:
-            engine = sampled
-            if whole:
-                self.evaluate_leaves(engine)
-        return EngineHeads(engine, shown, log_completions, arrange)
-
-    def _evaluate_states(self, where: AtPrefixes) -> Evaluation[Heads]:
-        tokens, depths = where.tokens.to(self.device), where.depths.to(self.device)
+    def _evaluate_some(self, tokens: Tensor, depths: Tensor, context: Tensor | None) -> Evaluation[Heads]:
+        """At one prefix per row, the first `depths` tokens of it."""
         allowed = None if self.mask is None else self.mask.at(tokens, depths)
-        left = self.length - depths
-        if self.stop is not None:
-            left = self.steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
+        left = self.length - depths if self.stop is None else pick(self.steps_left(tokens), depths)
         log_completions = left * math.log(self.num_tokens)
-        if self.records and len(tokens) and self.device.type == "cpu":
-            return EngineHeads(self.evaluated_at(tokens, depths), allowed, log_completions, lambda heads: heads)
-        return self._by_autograd(self.body.sums_at(tokens, depths), allowed, log_completions, lambda heads: heads)
+        if self.engine_applies and context is None and len(tokens) and tokens.device.type == "cpu":
+            return EngineHeads(self.evaluated_at(tokens, depths), allowed, log_completions, _unchanged)
+        states = self.body.states_at(tokens, depths)
+        return self._by_autograd(self._features(states, context), allowed, log_completions, _unchanged)
 
     def _by_autograd(
-        self, sums: Tensor, allowed: Tensor | None, log_completions: Tensor, arrange: Callable[[Heads], H]
+        self, features: Tensor, allowed: Tensor | None, log_completions: Tensor, arrange: Arrange[H]
     ) -> Evaluation[H]:
-        """The same by autograd, from what the body makes of the prefixes, [..., width]."""
-        features, num = self._features(sums, None), self.num_tokens
-        raw = torch.cat([head(features) for head in self._linears], dim=-1)
+        """The same by autograd, from the features of the prefixes, [..., width]."""
+        num, raw = self.num_tokens, torch.cat([head(features) for head in self._linears], dim=-1)
 
         def heads(outputs: Tensor) -> H:
             log_policy = masked_log_softmax(outputs[..., :num], allowed)
             log_backward = torch.log_softmax(outputs[..., num : 2 * num], dim=-1)
-            return arrange(Heads(log_policy, log_backward, outputs[..., -1] + log_completions))
+            return arrange(Heads(log_policy, log_backward, outputs[..., -1] + log_completions), allowed)
 
         return AutogradEvaluation(raw, heads)
 
+    @torch.no_grad()
     def children_along(self, outcomes: Tensor, valid: Tensor) -> ChildFlows:
-        return ChildFlows(self.child_log_flows(outcomes.to(self.device)))
+        tokens = outcomes.to(self.device)
+        entries = self.length * self.num_tokens * self.policy_head.in_features
+        blocks = tokens.split(max(1, _BLOCK // entries))
+        flows = [self._log_flow(self.body.child_states(block), self._children_left(block)) for block in blocks]
+        return ChildFlows(torch.cat(flows))
 
     @torch.no_grad()
     def root_log_flow(self) -> float:
         empty = torch.empty(1, 0, dtype=torch.int64, device=self.device)
-        return float(self.all_prefixes(empty).log_flow)
+        return float(self.evaluate(AtPrefixes(empty)).heads().log_flow)
 
     def sampler(self, batch_size: int) -> Sampler:
         return NetworkSampler(self, batch_size)
@@ -170,33 +173,23 @@ class FlowNetwork(FlowModel):
     def recording_sampler(self, batch_size: int) -> Sampler:
         """A sampler that keeps what a loss on the same episodes needs, where that can be kept and fits into memory."""
         self._sampled = None  # so that its buffers can be used again
-        if not self.records or batch_size * self.length * self.body.width > _MAX_RECORDED:
+        if not self.engine_applies or batch_size * self.length * self.body.width > _MAX_RECORDED:
             return NetworkSampler(self, batch_size)
         sampler = RecordingSampler(self, batch_size)
         self._sampled = sampler.evaluation
         return sampler
 
-    def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
-        """Heads at every prefix, the empty one first; [batch, time] → [batch, time + 1, ...].
-
-        Prefixes that several rows share are evaluated once, if `fused`, unless the rows differ in context.
-        """
-        allowed = None if self.mask is None else self.mask.all_prefixes(tokens)
-        left = self.steps_left(tokens)
-        if self.records and context is None and len(tokens):
-            return self._recorded_heads(self.evaluated(tokens), left, allowed)
-        return self._heads(self._features(self.body.prefix_sums(tokens), context), left, allowed)
-
     @property
-    def records(self) -> bool:
+    def engine_applies(self) -> bool:
         """True where the hand-written engine evaluates body and heads."""
-        return self.fused and self.conditioner is None and isinstance(self.body, PrefixBody)
+        return self.use_engine and self.conditioner is None and isinstance(self.body, PrefixBody)
 
     def begin_evaluation(self, tree: PrefixTree, num_complete: int = 0) -> PrefixEvaluation:
-        """What evaluates this network on a tree, level by level, where it `records`."""
+        """What evaluates this network on a tree, level by level, where the engine applies."""
         assert isinstance(self.body, PrefixBody)
-        num_nodes = PrefixEvaluation.num_nodes(self.body, tree, num_complete)
-        return PrefixEvaluation(self._space(self.body, num_nodes), tree, num_complete)
+        complete = sum(self.num_tokens**depth for depth in range(1 + num_complete))
+        most = max(tree.sizes[0], complete) + (self.length - num_complete) * tree.batch_size
+        return PrefixEvaluation(self._space(self.body, most), tree, num_complete)
 
     def _space(self, body: PrefixBody, num_nodes: int) -> Buffers:
         """Buffers for so many nodes: those of the last evaluation, if they are large enough and free."""
@@ -216,31 +209,12 @@ class FlowNetwork(FlowModel):
     def evaluated(self, tokens: Tensor) -> PrefixEvaluation:
         """Every prefix of finished rows, [batch, time], the empty one first, each evaluated once."""
         evaluation = self.begin_evaluation(PrefixTree.of(tokens, self.num_tokens))
-        for _ in range(tokens.shape[1]):
-            evaluation.grow()
-        evaluation.evaluate()
+        evaluation.finish()
         return evaluation
-
-    def evaluate_leaves(self, evaluation: PrefixEvaluation) -> None:
-        """Evaluate the complete sequences too, which sampling leaves out."""
-        if evaluation.num_levels == self.length:
-            with torch.no_grad():
-                evaluation.grow()
-                evaluation.evaluate()
-
-    def at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Heads:
-        """Heads at one prefix per row, the first `depths` tokens of it; [rows, time], [rows] → [rows, ...]."""
-        allowed = None if self.mask is None else self.mask.at(tokens, depths)
-        left = self.length - depths
-        if self.stop is not None:
-            left = self.steps_left(tokens).gather(1, depths.unsqueeze(-1)).squeeze(-1)
-        if self.records and context is None and len(tokens) and tokens.device.type == "cpu":
-            return self._recorded_heads(self.evaluated_at(tokens, depths), left, allowed)
-        return self._heads(self._features(self.body.sums_at(tokens, depths), context), left, allowed)
 
     @torch.no_grad()
     def evaluated_at(self, tokens: Tensor, depths: Tensor) -> StateEvaluation:
-        """What `at` needs to know of some rows, at least one, on the CPU, where it `records`."""
+        """One prefix of some rows, at least one, on the CPU, where the engine applies."""
         assert isinstance(self.body, PrefixBody)
         bags = self.body.bags(tokens.numpy(), depths.numpy())
         return StateEvaluation(self._space(self.body, len(tokens)), bags)
@@ -248,24 +222,15 @@ class FlowNetwork(FlowModel):
     @torch.no_grad()
     def log_flow_of(self, tokens: Tensor) -> Tensor:
         """log F of whole rows, without gradient and in blocks; [rows, time] → [rows]."""
-        if self.records and len(tokens) and tokens.device.type == "cpu":
-            blocks = tokens.split(max(1, _NEAR_BLOCK // self.policy_head.in_features))
-            return torch.cat([self._log_flow_of_block(block) for block in blocks])
-        blocks = tokens.split(max(1, _BLOCK // self.policy_head.in_features))
-        return torch.cat([self._log_flow(self.body.sums_of(block), self._left_at_end(block)) for block in blocks])
-
-    def _log_flow_of_block(self, tokens: Tensor) -> Tensor:
-        """The same for some rows in memory that is used again."""
-        evaluation = self.evaluated_at(tokens, torch.full((len(tokens),), tokens.shape[1]))
-        flows = evaluation.split(evaluation.row_outputs())[2]
-        return flows + self._left_at_end(tokens) * math.log(self.num_tokens)
-
-    @torch.no_grad()
-    def child_log_flows(self, tokens: Tensor) -> Tensor:
-        """log F of every proper prefix with every letter after it, as `log_flow_of`; [batch, L] → [batch, L, K]."""
-        entries = self.length * self.num_tokens * self.policy_head.in_features
-        blocks = tokens.split(max(1, _BLOCK // entries))
-        return torch.cat([self._log_flow(self.body.child_sums(block), self._children_left(block)) for block in blocks])
+        by_engine = self.engine_applies and len(tokens) and tokens.device.type == "cpu"
+        blocks = tokens.split(max(1, (_NEAR_BLOCK if by_engine else _BLOCK) // self.policy_head.in_features))
+        if not by_engine:
+            return torch.cat([self._log_flow(self.body.states_of(block), self._left_at_end(block)) for block in blocks])
+        flows = []
+        for block in blocks:  # in memory that is used again
+            outputs = self.evaluated_at(block, torch.full((len(block),), block.shape[1])).row_outputs()
+            flows.append(outputs[:, -1] + self._left_at_end(block) * math.log(self.num_tokens))
+        return torch.cat(flows)
 
     def log_policy(self, sums: Tensor, context: Tensor | None = None, allowed: Tensor | None = None) -> Tensor:
         """log π from the body's summed embeddings alone; [..., width] → [..., K].
@@ -293,7 +258,7 @@ class FlowNetwork(FlowModel):
     def log_z(self, context: Tensor) -> Tensor:
         """log Z(c) as the network has it: log F of the empty prefix; [rows, context_width] → [rows]."""
         empty = torch.empty(len(context), 0, dtype=torch.int64, device=context.device)
-        return self.all_prefixes(empty, context).log_flow.squeeze(-1)
+        return self.evaluate(AtPrefixes(empty, context=context)).heads().log_flow.squeeze(-1)
 
     @torch.no_grad()
     def tree_log_policies(self, context: Tensor | None = None) -> Iterator[Tensor]:
@@ -321,33 +286,15 @@ class FlowNetwork(FlowModel):
         return self.policy_head, self.backward_head, self.flow_head
 
     def _features(self, sums: Tensor, context: Tensor | None) -> Tensor:
-        if self.fused and sums.ndim == 2 and isinstance(self.body, PrefixBody):
-            return self._conditioned(self.body.fused_features(sums), context)
-        return self._conditioned(self.body.features(sums), context)
-
-    def _conditioned(self, features: Tensor, context: Tensor | None) -> Tensor:
+        if self.use_engine and sums.ndim == 2 and isinstance(self.body, PrefixBody):
+            features = self.body.engine_features(sums)
+        else:
+            features = self.body.features(sums)
         if self.conditioner is not None:
             return self.conditioner(features, self.context if context is None else context)
         if context is not None:
             raise ValueError("the network was built without a context; give it a context_width")
         return features
-
-    def _heads(self, features: Tensor, left: Tensor, allowed: Tensor | None) -> Heads:
-        """Heads at features, [..., width].
-
-        Args:
-            left: decisions to come, [...].
-            allowed: what the mask says, [..., K].
-        """
-        return Heads(
-            log_policy=masked_log_softmax(self.policy_head(features), allowed),
-            log_backward=torch.log_softmax(self.backward_head(features), dim=-1),
-            log_flow=self.flow_head(features).squeeze(-1) + left * math.log(self.num_tokens),
-        )
-
-    def _recorded_heads(self, evaluation: EngineEvaluation, left: Tensor, allowed: Tensor | None) -> Heads:
-        """Heads at every row of what was evaluated, [..., n]; the arguments are those of `_heads`."""
-        return Heads(*evaluation.heads(allowed, left * math.log(self.num_tokens)))
 
     def _log_flow(self, sums: Tensor, left: Tensor | int) -> Tensor:
         return self.flow_head(self._features(sums, None)).squeeze(-1) + left * math.log(self.num_tokens)
@@ -374,11 +321,20 @@ class FlowNetwork(FlowModel):
         return left * (going_on & (torch.arange(self.num_tokens, device=tokens.device) != self.stop))
 
 
+def _unchanged(heads: Heads, allowed: Tensor | None) -> Heads:
+    return heads
+
+
 def _path_heads(heads: Heads, length: int, where: AlongPaths, allowed: Tensor | None) -> PathHeads:
-    """Heads at every prefix as heads along paths of so many steps; those of complete sequences may be missing."""
+    """Heads at every prefix as heads along paths of so many steps; those of complete sequences may be missing.
+
+    Args:
+        allowed: what the mask says of the intentions at the same prefixes, [..., K].
+    """
     log_policy = heads.log_policy[:, :length]
     log_backward = heads.log_backward[:, 1:] if where.backward == "learned" else None
     if where.backward == "uniform":
         log_backward = torch.log_softmax(torch.zeros_like(log_policy), dim=-1)
     log_end_flow = heads.log_flow[:, -1] if where.ends else None
-    return PathHeads(log_policy, heads.log_flow[:, :length], log_backward, None, log_end_flow, allowed)
+    possible = None if allowed is None else allowed[:, :length]
+    return PathHeads(log_policy, heads.log_flow[:, :length], log_backward, None, log_end_flow, possible)

@@ -4,13 +4,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from stochflow.core.arrays import Array
 from stochflow.core.logspace import TINY_PROBABILITY, masked_log_softmax
-from stochflow.environments.graphs.environment import nodes_on
+from stochflow.environments.graphs.environment import nodes_on, states_on
 from stochflow.environments.graphs.graph import Graph
 from stochflow.models.base import ChildFlows, FlowModel, Sampler
-from stochflow.models.evaluation import AlongPaths, Array, AutogradEvaluation, Evaluation, PathHeads
+from stochflow.models.evaluation import AlongPaths, AutogradEvaluation, Evaluation, PathHeads
+from stochflow.models.initialisation import initialise_embeddings, initialise_linears, set_to_zero
 
-_EMBEDDING_SCALE = 0.1
 _ROWS_PER_STEP = 64  # so many rows of a table take about as long as one more pass through the network
 _FEW = 64  # episodes below which looking for states that they share costs more than it saves
 
@@ -52,18 +53,9 @@ class GraphNetwork(FlowModel):
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw all weights from `generator`."""
-        with torch.no_grad():
-            self.embedding.weight.normal_(std=_EMBEDDING_SCALE, generator=generator)
-            self.embedding.bias.normal_(std=_EMBEDDING_SCALE, generator=generator)
-            for name, weight in self.layers.named_parameters():
-                if name.endswith("weight"):
-                    bound = weight.shape[1] ** -0.5
-                    weight.uniform_(-bound, bound, generator=generator)
-                else:
-                    weight.zero_()
-            for head in (self.policy_head, self.backward_head, self.flow_head):
-                head.weight.zero_()
-                head.bias.zero_()
+        initialise_embeddings(generator, self.embedding.weight, self.embedding.bias)
+        initialise_linears(self.layers, generator)
+        set_to_zero(self.policy_head, self.backward_head, self.flow_head)
 
     @property
     def device(self) -> torch.device:
@@ -139,8 +131,7 @@ class GraphNetwork(FlowModel):
     @torch.no_grad()
     def children_along(self, outcomes: Tensor, valid: Tensor) -> ChildFlows:
         graph, device = self.graph, self.device
-        nodes = nodes_on(graph, outcomes.cpu(), valid.cpu())[:, :-1]
-        states = torch.where(valid.cpu(), nodes, 0)
+        states = states_on(graph, outcomes.cpu(), valid.cpu())
         children, possible = graph.children[states], graph.possible[states].to(device)
         distinct, which = children.clamp_min(0).unique(return_inverse=True)
         distinct, which = distinct.to(device), which.to(device)
@@ -160,7 +151,6 @@ class GraphNetwork(FlowModel):
     def root_log_flow(self) -> float:
         return float(self.log_flows(torch.zeros(1, dtype=torch.int64)))
 
-    @torch.no_grad()
     def policy_table(self) -> Tensor:
         """log π(a|s) of every state, on the CPU, float64, [S, A]."""
         return self.policy_rows(torch.arange(self.num_states))

@@ -8,22 +8,13 @@ from scipy import sparse
 from torch import Tensor, nn
 from torch.nn import functional
 
-from stochflow.models.engine.layers import (
-    PlainTrunk,
-    ResidualTrunk,
-    Weights,
-    add_plain_gradients,
-    add_residual_gradients,
-    plain_activations,
-    plain_widths,
-    residual_activations,
-    residual_widths,
-)
-from stochflow.models.engine.prefix_layout import Numbers, all_parents, all_prefixes
+from stochflow.core.arrays import Ints
+from stochflow.models.engine.layers import PLAIN, RESIDUAL, TrunkFeatures
+from stochflow.models.engine.prefix_layout import all_parents, all_prefixes
+from stochflow.models.initialisation import initialise_embeddings, initialise_linears
 from stochflow.models.kmers import Codes, kmer_buckets
 
 MAX_BUCKETS = 4096
-_EMBEDDING_SCALE = 0.1
 
 
 def num_rows(num_tokens: int, length: int, kmers: tuple[int, ...]) -> int:
@@ -51,6 +42,7 @@ class PrefixBody(nn.Module):
         super().__init__()
         self.num_tokens, self.length, self.width = num_tokens, length, width
         self.kmers = tuple(k for k in kmers if k <= length)
+        self.longest = max(self.kmers, default=0)
         offsets = []
         for row, k in enumerate(self.kmers):
             first = num_rows(num_tokens, length, self.kmers[:row])  # row 0 stays zero: it pads what has not ended yet
@@ -58,10 +50,11 @@ class PrefixBody(nn.Module):
             # a k-mer cannot end before position k − 1, so the rows of those positions do not exist
             offsets.append([first + (position - k + 1) * buckets for position in range(length)])
         self._first_rows = offsets
-        self._complete: list[tuple[list[Numbers], Numbers]] = []
+        self._complete: list[tuple[list[Ints], Ints]] = []
         self.register_buffer("offsets", torch.tensor(offsets), persistent=False)
         self.embedding = nn.Embedding(num_rows(num_tokens, length, self.kmers), width, padding_idx=0)
         self.start = nn.Parameter(torch.zeros(width))
+        self.trunk = PLAIN if plain else RESIDUAL
         self.norm = None if plain else nn.LayerNorm(width)
         layers = [nn.Linear(width, width) for _ in range(num_layers)]
         for layer in layers:
@@ -70,19 +63,11 @@ class PrefixBody(nn.Module):
         self.layers = nn.ModuleList(layers)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw all weights from `generator`; nothing depends on torch's global state."""
+        """Draw all weights from `generator`."""
+        initialise_embeddings(generator, self.embedding.weight, self.start)
         with torch.no_grad():
-            self.embedding.weight.normal_(std=_EMBEDDING_SCALE, generator=generator)
             self.embedding.weight[0].zero_()
-            self.start.normal_(std=_EMBEDDING_SCALE, generator=generator)
-            bound = self.width**-0.5
-            for name, parameter in self.layers.named_parameters():
-                if name.endswith("weight"):
-                    # row by row, however it lies in memory
-                    drawn = torch.empty_like(parameter, memory_format=torch.contiguous_format)
-                    parameter.copy_(drawn.uniform_(-bound, bound, generator=generator))
-                else:
-                    parameter.zero_()
+        initialise_linears(self.layers, generator)
 
     def kmer_indices(self, tokens: Tensor) -> Tensor:
         """Embedding rows of the k-mers that end at each position; [batch, time] → [batch, time, num_kmers]."""
@@ -92,11 +77,11 @@ class PrefixBody(nn.Module):
         ]
         return torch.stack(columns, dim=-1)
 
-    def child_sums(self, tokens: Tensor) -> Tensor:
+    def child_states(self, tokens: Tensor) -> Tensor:
         """Sums of every proper prefix with every letter after it; [batch, L] → [batch, L, K, width]."""
         positions = torch.arange(tokens.shape[1], device=tokens.device).unsqueeze(-1)
         letters = torch.arange(self.num_tokens, device=tokens.device)
-        sums = self.prefix_sums(tokens[:, :-1]).unsqueeze(2)
+        sums = self.prefix_states(tokens[:, :-1]).unsqueeze(2)
         for row, k in enumerate(self.kmers):
             codes = self._past_codes(tokens, k).unsqueeze(-1) + letters
             sums = sums + self.embedding(self._rows(row, codes, positions))
@@ -115,13 +100,13 @@ class PrefixBody(nn.Module):
         indices = kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self.offsets[row, positions]
         return indices.masked_fill(positions < k - 1, 0)
 
-    def prefix_sums(self, tokens: Tensor) -> Tensor:
+    def prefix_states(self, tokens: Tensor) -> Tensor:
         """Summed embeddings of all prefixes, the empty one first; [batch, time] → [batch, time + 1, width]."""
         terms = self.embedding(self.kmer_indices(tokens)).sum(dim=-2)
         start = self.start.expand(len(tokens), 1, -1)
         return torch.cat([start, terms], dim=1).cumsum(dim=1)
 
-    def complete_levels(self, num_levels: int) -> list[tuple[list[Numbers], Numbers]]:
+    def complete_levels(self, num_levels: int) -> list[tuple[list[Ints], Ints]]:
         """Per level after the empty prefix, all prefixes of so many tokens; made once.
 
         Returns:
@@ -129,10 +114,10 @@ class PrefixBody(nn.Module):
         """
         for depth in range(len(self._complete) + 1, num_levels + 1):
             columns = all_prefixes(self.num_tokens, depth, torch.device("cpu")).numpy().T
-            self._complete.append((self.last_indices(list(columns)), all_parents(self.num_tokens, depth)))
+            self._complete.append((self.last_indices(list(columns), depth), all_parents(self.num_tokens, depth)))
         return self._complete[:num_levels]
 
-    def sums_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
+    def states_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
         """Summed embedding of one prefix per row: the first `depths` tokens; [rows, time], [rows] → [rows, width]."""
         indices = self.kmer_indices(tokens)
         inside = torch.arange(tokens.shape[1], device=tokens.device) < depths.unsqueeze(-1)
@@ -140,8 +125,8 @@ class PrefixBody(nn.Module):
         bags = functional.embedding_bag(indices, self.embedding.weight, mode="sum", padding_idx=0)
         return bags + self.start
 
-    def bags(self, tokens: Numbers, depths: Numbers) -> sparse.csr_matrix:
-        """Which embeddings `sums_at` adds up, as ones; [rows, time], [rows] → [rows, num_embeddings]."""
+    def bags(self, tokens: Ints, depths: Ints) -> sparse.csr_matrix:
+        """Which embeddings `states_at` adds up, as ones; [rows, time], [rows] → [rows, num_embeddings]."""
         time = tokens.shape[1]
         columns, ends = [np.empty((len(tokens), 0), np.int64)], [np.empty(0, np.int64)]
         for row, k in enumerate(self.kmers):
@@ -157,16 +142,16 @@ class PrefixBody(nn.Module):
         ones = np.ones(len(indices), self.embedding.weight.detach().numpy().dtype)
         return sparse.csr_matrix((ones, indices, starts), shape=(len(tokens), self.embedding.num_embeddings))
 
-    def sums_of(self, tokens: Tensor) -> Tensor:
+    def states_of(self, tokens: Tensor) -> Tensor:
         """Summed embedding of whole rows; [rows, time] → [rows, width].
 
         Rows that stand together and differ in their last letter alone share the sum of the letters before it.
         """
         rows, time = tokens.shape
         if time < 2 or not rows:
-            return self.sums_at(tokens, torch.full((rows,), time, device=tokens.device))
+            return self.states_at(tokens, torch.full((rows,), time, device=tokens.device))
         parents, which = tokens[:, :-1].unique_consecutive(dim=0, return_inverse=True)
-        sums = self.sums_at(parents, torch.full((len(parents),), time - 1, device=tokens.device))
+        sums = self.states_at(parents, torch.full((len(parents),), time - 1, device=tokens.device))
         return self.extend(sums[which], tokens)
 
     def begin(self, batch_size: int) -> Tensor:
@@ -175,7 +160,7 @@ class PrefixBody(nn.Module):
 
     def extend(self, sums: Tensor, tokens: Tensor) -> Tensor:
         """Sums after one more token, where `tokens` [batch, time] ends with it; [batch, width] → same."""
-        return self.add(sums, self.last_indices(tokens.unbind(dim=1)))
+        return self.add(sums, self.last_indices(tokens.unbind(dim=1), tokens.shape[1]))
 
     def add(self, sums: Tensor, indices: list[Tensor], into: Tensor | None = None) -> Tensor:
         """Sums and further embedding rows, [batch] each; [batch, width] → same, written where it is wanted."""
@@ -186,16 +171,20 @@ class PrefixBody(nn.Module):
             into.copy_(sums)
         return sums
 
-    def last_indices(self, tokens: Sequence[Codes]) -> list[Codes]:
-        """Embedding rows of the k-mers that end with the last token; [batch] per position → [batch] per k there is."""
-        position = len(tokens) - 1
+    def last_indices(self, tokens: Sequence[Codes], depth: int) -> list[Codes]:
+        """Embedding rows of the k-mers that end with the last token of prefixes; [batch] per k there is.
+
+        Args:
+            tokens: the last `longest` positions of the prefixes at least, or all, [batch] each.
+            depth: tokens of a prefix.
+        """
         columns = []
         for row, k in enumerate(self.kmers):
-            if k <= position + 1:
-                codes = tokens[position + 1 - k]
-                for place in range(position + 2 - k, position + 1):
+            if k <= depth:
+                codes = tokens[-k]
+                for place in range(1 - k, 0):
                     codes = codes * self.num_tokens + tokens[place]
-                columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self._first_rows[row][position])
+                columns.append(kmer_buckets(codes, self.num_tokens**k, MAX_BUCKETS) + self._first_rows[row][depth - 1])
         return columns
 
     def features(self, sums: Tensor) -> Tensor:
@@ -225,38 +214,8 @@ class PrefixBody(nn.Module):
         parts: list[nn.LayerNorm | nn.Linear] = [*layers] if self.norm is None else [self.norm, *layers]
         return [weight for part in parts for weight in (part.weight, part.bias)]
 
-    def fused_features(self, sums: Tensor) -> Tensor:
+    def engine_features(self, sums: Tensor) -> Tensor:
         """The same for [rows, width], with a hand-written gradient."""
-        trunk = ResidualTrunk if self.norm is not None else PlainTrunk
-        features: Tensor = trunk.apply(self.precision, sums, *self.trunk_weights)  # type: ignore[no-untyped-call]  # torch
+        given = (self.trunk, self.precision, sums, *self.trunk_weights)
+        features: Tensor = TrunkFeatures.apply(*given)  # type: ignore[no-untyped-call]  # torch
         return features
-
-    def activation_widths(self) -> list[int]:
-        """Columns of everything that `activations` writes."""
-        widths = plain_widths if self.norm is None else residual_widths
-        return widths(self.width, len(self.layers))
-
-    def activations(self, sums: Tensor, weights: Weights, into: Sequence[Tensor]) -> None:
-        """Write everything that the layers compute, the features last; [rows, width], see `trunk`.
-
-        Args:
-            weights: `trunk_weights`, `lowered` and `transposed`.
-        """
-        if self.norm is None:
-            plain_activations(sums, weights, into)
-        else:
-            residual_activations(sums, weights, into)
-
-    def add_gradients(
-        self, grad: Tensor, sums: Tensor, weights: Weights, made: Sequence[Tensor], into: Weights
-    ) -> Tensor:
-        """Add the gradient in `trunk_weights` to what is there; returns that in the sums, [rows, width].
-
-        Args:
-            grad: in the features, [rows, width]; it is used up.
-            weights: `trunk_weights`, `lowered`.
-            made: the activations.
-        """
-        if self.norm is None:
-            return add_plain_gradients(grad, weights, made, into)
-        return add_residual_gradients(grad, sums, weights, made, into)

@@ -2,11 +2,11 @@
 
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
-Codes = TypeVar("Codes", Tensor, npt.NDArray[np.int64])  # k-mers as numbers
+from stochflow.core.arrays import Ints
+
+Codes = TypeVar("Codes", Tensor, Ints)  # k-mers as numbers
 
 _MULTIPLIER = 0x9E3779B1
 _PREFERRED = (3, 5)

@@ -1,4 +1,4 @@
-"""What a network needs to know of constraints: which intentions are allowed at a prefix."""
+"""The interface of action masks: which intentions are allowed at a prefix."""
 
 from typing import Protocol
 

@@ -5,10 +5,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Array
 from stochflow.core.logspace import masked_log_softmax
 from stochflow.models.engine.prefix_evaluation import PrefixEvaluation
 from stochflow.models.engine.prefix_layout import PrefixTree, num_complete_levels
-from stochflow.models.evaluation import Array
 from stochflow.models.kmer_body import PrefixBody
 from stochflow.models.masks import IntentionMask
 from stochflow.models.transformer_body import TransformerBody
@@ -20,7 +20,7 @@ class PrefixNetwork(Protocol):
     num_tokens: int
     length: int
     mask: IntentionMask | None
-    fused: bool
+    use_engine: bool
     body: PrefixBody | TransformerBody
 
     def log_policy(self, sums: Tensor, context: Tensor | None = None, allowed: Tensor | None = None) -> Tensor: ...
@@ -36,7 +36,7 @@ class NetworkSampler:
     @torch.no_grad()
     def __init__(self, network: PrefixNetwork, batch_size: int, context: Tensor | None = None) -> None:
         self._network, self._context = network, context
-        apart = not network.fused or (context is not None and context.ndim > 1)
+        apart = not network.use_engine or (context is not None and context.ndim > 1)
         self._tree = PrefixTree(network.num_tokens, batch_size, network.body.start.device, apart=apart)
         self._sums = network.body.begin(self._tree.sizes[0])
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from stochflow.models.flow_network import FlowNetwork
+from stochflow.models.initialisation import set_to_zero
 
 
 class ActionValues(nn.Module):
@@ -25,8 +26,7 @@ class ActionValues(nn.Module):
 
     def initialise(self, generator: torch.Generator) -> None:
         self.body.initialise(generator)
-        nn.init.zeros_(self.head.weight)
-        nn.init.zeros_(self.head.bias)
+        set_to_zero(self.head)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Q at every prefix that still has a letter to come, the empty one first; [batch, L] → [batch, L, K]."""
@@ -35,5 +35,5 @@ class ActionValues(nn.Module):
             stopped = torch.nn.functional.pad((tokens[:, :-1] == self._stop).cumsum(dim=1) > 0, (1, 0)).unsqueeze(-1)
             stopping = torch.arange(self.head.out_features, device=tokens.device) == self._stop
             steps_after = steps_after * ~(stopped | stopping)
-        features = self.body.features(self.body.prefix_sums(tokens[:, :-1]))
+        features = self.body.features(self.body.prefix_states(tokens[:, :-1]))
         return self.head(features) + steps_after * self._entropy

@@ -3,9 +3,8 @@
 import torch
 from torch import Tensor, nn
 
-from stochflow.models.attention import Block, initialise_linears
-
-_EMBEDDING_SCALE = 0.1
+from stochflow.models.attention import Block
+from stochflow.models.initialisation import initialise_embeddings, initialise_linears
 
 
 class TransformerBody(nn.Module):
@@ -29,13 +28,11 @@ class TransformerBody(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def initialise(self, generator: torch.Generator) -> None:
-        """Draw all weights from `generator`; nothing depends on torch's global state."""
-        with torch.no_grad():
-            for weight in (self.embedding.weight, self.positions.weight, self.start):
-                weight.normal_(std=_EMBEDDING_SCALE, generator=generator)
+        """Draw all weights from `generator`."""
+        initialise_embeddings(generator, self.embedding.weight, self.positions.weight, self.start)
         initialise_linears(self, generator)
 
-    def prefix_sums(self, tokens: Tensor) -> Tensor:
+    def prefix_states(self, tokens: Tensor) -> Tensor:
         """Outputs of all prefixes, the empty one first; [batch, time] → [batch, time + 1, width]."""
         letters = self.embedding(tokens) + self.positions.weight[: tokens.shape[1]]
         hidden = torch.cat([self.start.expand(len(tokens), 1, -1), letters], dim=1)
@@ -43,16 +40,16 @@ class TransformerBody(nn.Module):
             hidden = block(hidden, causal=True)
         return hidden
 
-    def sums_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
+    def states_at(self, tokens: Tensor, depths: Tensor) -> Tensor:
         """Output of one prefix per row: the first `depths` tokens; [rows, time], [rows] → [rows, width]."""
         longest = int(depths.max()) if len(depths) else 0
-        return self.prefix_sums(tokens[:, :longest])[torch.arange(len(tokens), device=tokens.device), depths]
+        return self.prefix_states(tokens[:, :longest])[torch.arange(len(tokens), device=tokens.device), depths]
 
-    def sums_of(self, tokens: Tensor) -> Tensor:
+    def states_of(self, tokens: Tensor) -> Tensor:
         """Output of whole rows; [rows, time] → [rows, width]."""
-        return self.prefix_sums(tokens)[:, -1]
+        return self.prefix_states(tokens)[:, -1]
 
-    def child_sums(self, tokens: Tensor) -> Tensor:
+    def child_states(self, tokens: Tensor) -> Tensor:
         """Outputs of every proper prefix with every letter after it; [batch, L] → [batch, L, K, width]."""
         batch_size, length = tokens.shape
         children = tokens.repeat(1, length * self.num_tokens).view(batch_size, length, self.num_tokens, length).clone()
@@ -60,7 +57,7 @@ class TransformerBody(nn.Module):
         steps = torch.arange(length, device=tokens.device)
         children[:, steps, :, steps] = letters.expand(length, batch_size, -1)
         depths = (steps + 1).view(1, length, 1).expand(batch_size, -1, self.num_tokens)
-        return self.sums_at(children.flatten(0, 2), depths.reshape(-1)).view(*depths.shape, -1)
+        return self.states_at(children.flatten(0, 2), depths.reshape(-1)).view(*depths.shape, -1)
 
     def begin(self, batch_size: int) -> Tensor:
         """State of the empty prefix, one row per sequence; see the class for its layout."""

@@ -1,4 +1,4 @@
-"""What every objective is given, and what it gives back."""
+"""The interfaces of training objectives: what they read (`Learner`) and the losses that they return (`Objective`)."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -77,11 +77,6 @@ class Learner(ABC):
         """log R of what the episodes of a batch made, float64, [batch]."""
         return self.reward.log_reward(batch.scores, step)
 
-    def log_beliefs(self, outcomes: Tensor) -> Tensor:
-        """log P̂ in the shape of `Environment.dynamics`, float64, on the CPU."""
-        found: Tensor = self.dynamics.log_beliefs(outcomes)
-        return found
-
     def evaluate(self, batch: Trajectories, backward: str | None = None, ends: bool = False) -> Evaluation[PathHeads]:
         """What the network says along the paths of a batch; the arguments are those of `AlongPaths`."""
         return self.network.evaluate(AlongPaths(batch.outcomes, batch.valid, backward, ends))
@@ -93,6 +88,10 @@ class Learner(ABC):
     @abstractmethod
     def log_dynamics(self, batch: Trajectories) -> Tensor:
         """log P̂(b|s_t,a) along paths, detached: the policy must not gain by bending P̂; [batch or 1, time, A, C]."""
+
+    @abstractmethod
+    def log_beliefs(self, outcomes: Tensor) -> Tensor:
+        """log P̂ in the shape of `Environment.dynamics`, float64, on the CPU."""
 
     @abstractmethod
     def child_flows(self, batch: Trajectories, step: int) -> Tensor:

@@ -7,7 +7,8 @@ import numpy as np
 from torch import Tensor
 
 from stochflow.config.schema import ObjectiveConfig
-from stochflow.objectives.path_gradients import Array, PathGradient
+from stochflow.core.arrays import Array
+from stochflow.objectives.path_gradients import PathGradient
 from stochflow.objectives.path_terms import PathBalance, Steps
 from stochflow.objectives.regression_losses import balance_loss
 

@@ -6,13 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stochflow.core.logspace import log_marginal, masked_mean
+from stochflow.core.arrays import Array
+from stochflow.core.logspace import log_marginal, masked_mean, pick
 from stochflow.models.base import Sampler
 from stochflow.models.evaluation import ClosedFormLoss, PathHeads
 from stochflow.objectives.base import ARITHMETIC, Objective, TensorTerms, Terms
 from stochflow.objectives.entropy import EntropyTerms, entropy_gradient, entropy_terms
-from stochflow.objectives.path_gradients import Array, PathOutputs, log_softmax, log_sum, silent
-from stochflow.objectives.path_terms import observed_paths, pick
+from stochflow.objectives.path_gradients import PathOutputs, log_softmax, log_sum, silent
+from stochflow.objectives.path_terms import observed_paths
 from stochflow.objectives.regression_losses import balance_loss
 from stochflow.objectives.state_flows import Paths
 from stochflow.sampling.trajectories import Trajectories
@@ -99,7 +100,8 @@ class TrajectoryKL(Objective):
             log_behaviour = fresh.log_behaviour.to(learner.network.dtype).to(learner.device)
             heads, log_matrices = evaluation.heads(), learner.log_dynamics(fresh)
             terms = self.path_terms(paths, heads, log_matrices, log_behaviour, progress)
-        self.note(terms)
+        residual = terms["reward_adjusted_diff_mean"]
+        self._last_residual = float(residual.detach() if isinstance(residual, Tensor) else residual)
         yield terms
 
     def path_terms(
@@ -167,11 +169,6 @@ class TrajectoryKL(Objective):
             "reward_adjusted_diff_std": float(residual.std()),
         }
 
-    def note(self, terms: Terms) -> None:
-        """Keep what `log_z` needs of the terms of the last batch."""
-        residual = terms["reward_adjusted_diff_mean"]
-        self._last_residual = float(residual.detach() if isinstance(residual, Tensor) else residual)
-
     def log_z(self) -> float:
         """Mean residual of the last batch: E[log R − log P_π] = log Z − KL."""
         return self._last_residual
@@ -186,10 +183,8 @@ class TrajectoryKL(Objective):
 class BootstrappedKL(Objective):
     """State scope with log F learned from its own children by marginal balance; any trajectories will do."""
 
-    @property
-    def reward_mean(self) -> str:
-        """The policy follows the children's flows, and those of paid leaves are the memory's means of R."""
-        return ARITHMETIC
+    # the policy follows the children's flows, and those of paid leaves are the memory's means of R
+    reward_mean = ARITHMETIC
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         for batch in self.learner.replayed(fresh):

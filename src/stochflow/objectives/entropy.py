@@ -1,4 +1,4 @@
-"""The entropy ratio r_γ and the dynamics loss: how openly a policy decides, and where."""
+"""The entropy ratio r_γ and the dynamics loss: regularisers on the entropy of a policy by depth."""
 
 import math
 from typing import NamedTuple
@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from stochflow.config.schema import ObjectiveConfig
-from stochflow.objectives.path_gradients import Array
+from stochflow.core.arrays import Array
+from stochflow.core.logspace import entropy
 
 _MAX_SHARE = 1.0 - 1e-6
 _LEAST_MIXTURE = 1e-12
@@ -20,13 +21,10 @@ def normalised_entropy(log_policy: Tensor, choices: Tensor | None = None) -> Ten
     Args:
         choices: |A(s)|, the number of possible actions, [...]; None where it is A everywhere.
     """
+    found, num_actions = entropy(log_policy), log_policy.shape[-1]
     if choices is not None:
-        entropy = -(log_policy.exp() * log_policy).sum(dim=-1)
-        return torch.where(choices > 1, entropy / choices.clamp_min(2).to(entropy.dtype).log(), 0.0)
-    num_actions = log_policy.shape[-1]
-    if num_actions == 1:
-        return torch.zeros_like(log_policy[..., 0])
-    return (log_policy.exp() * log_policy).sum(dim=-1) / -math.log(num_actions)
+        return torch.where(choices > 1, found / choices.clamp_min(2).to(found.dtype).log(), 0.0)
+    return found / math.log(num_actions) if num_actions > 1 else torch.zeros_like(found)
 
 
 def weighted_quantiles(values: Tensor, weights: Tensor, quantiles: tuple[float, ...]) -> Tensor:

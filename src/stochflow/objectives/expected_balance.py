@@ -32,10 +32,8 @@ class ExpectedBalance(Balance):
     learns log R at the ends of the batch, for siblings that never were.
     """
 
-    @property
-    def reward_mean(self) -> str:
-        """Balance follows the children's flows, and those of paid leaves are the memory's means of R."""
-        return ARITHMETIC
+    # balance follows the children's flows, and those of paid leaves are the memory's means of R
+    reward_mean = ARITHMETIC
 
     def terms(self, batch: Trajectories, step: int) -> Terms:
         learner = self.learner

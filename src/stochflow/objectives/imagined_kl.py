@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stochflow.core.logspace import log_marginal
+from stochflow.core.logspace import log_marginal, pick
 from stochflow.environments.base import Episodes, Ints, Streams
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.models.base import Sampler
@@ -15,7 +15,6 @@ from stochflow.models.evaluation import AlongPaths, Array, ClosedFormLoss
 from stochflow.objectives.base import Terms
 from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import PathOutputs, log_sum, silent
-from stochflow.objectives.path_terms import pick
 from stochflow.objectives.planning.surrogate_chains import SurrogateChains
 from stochflow.sampling.policies import DesignsFirst
 from stochflow.sampling.rollout import rollout

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from stochflow.core.logspace import safe_log
-from stochflow.environments.graphs.environment import GraphEnvironment, nodes_on
+from stochflow.environments.graphs.environment import GraphEnvironment, states_on
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.models.dynamics.counted import GraphDynamics
 from stochflow.models.dynamics.tabular import Dynamics
@@ -55,6 +55,9 @@ class SequenceLearner(Learner):
         """log P̂(b|s_t,a) along sequences, detached; [batch, time] → [batch or 1, time, K, K]."""
         return self.dynamics.log_matrices(outcomes.to(self.device))
 
+    def log_beliefs(self, outcomes: Tensor) -> Tensor:
+        return self.log_dynamics_of(outcomes).double().cpu()
+
     def child_flows(self, batch: Trajectories, step: int) -> Tensor:
         """On a tree p_B is one, and the children of the last states are finished."""
         num_tokens, outcomes = self.network.num_tokens, batch.outcomes
@@ -82,19 +85,18 @@ class GraphLearner(Learner):
         return (batch.trimmed() for batch in super().replayed(fresh))
 
     def log_dynamics(self, batch: Trajectories) -> Tensor:
-        states = self._states(batch)
+        states = states_on(self.environment.graph, batch.outcomes, batch.valid)
         return safe_log(self.dynamics.table()[states]).float().to(self.device)
+
+    def log_beliefs(self, outcomes: Tensor) -> Tensor:
+        return safe_log(self.dynamics.table())
 
     def child_flows(self, batch: Trajectories, step: int) -> Tensor:
         graph = self.environment.graph
         flows = self.network.children_along(batch.outcomes, batch.valid)
-        objects = graph.children[self._states(batch)] - graph.num_states  # below zero where a child is a state
+        states = states_on(graph, batch.outcomes, batch.valid)
+        objects = graph.children[states] - graph.num_states  # below zero where a child is a state
         log_rewards = self.reward.log_reward(self.memory.lookup(objects.clamp_min(0)), step)
         paid = ((objects >= 0) & ~log_rewards.isnan()).to(self.device)
         log_flow = torch.where(paid, log_rewards.float().to(self.device), flows.log_flow)
         return log_flow if flows.log_parent is None else log_flow + flows.log_parent
-
-    def _states(self, batch: Trajectories) -> Tensor:
-        """The state before every step; the root where no step was taken, [batch, time]."""
-        nodes = nodes_on(self.environment.graph, batch.outcomes, batch.valid)[:, :-1]
-        return torch.where(batch.valid, nodes, 0)

@@ -13,11 +13,9 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from stochflow.core.arrays import Array
 from stochflow.core.logspace import TINY_PROBABILITY
-
-Array = npt.NDArray[Any]
 
 _MANY = 256  # rows of a softmax
 

@@ -1,21 +1,22 @@
-"""What the balance conditions along a path have in common: five terms per step, and whose path it is."""
+"""Balance conditions along a path: their five terms per step, on the intended or the realised path."""
 
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from stochflow.config.schema import LossShape, ObjectiveConfig
+from stochflow.core.arrays import Array
+from stochflow.core.logspace import pick
 from stochflow.models.base import Sampler
 from stochflow.models.dynamics.tabular import chosen
 from stochflow.models.evaluation import ClosedFormLoss, PathHeads
 from stochflow.objectives.base import ARITHMETIC, GEOMETRIC, Learner, Objective, Terms
-from stochflow.objectives.path_gradients import Array, PathGradient, PathOutputs, silent
+from stochflow.objectives.path_gradients import PathGradient, PathOutputs, silent
 from stochflow.objectives.state_flows import Paths, path_flows
 from stochflow.sampling.trajectories import Trajectories
 
@@ -65,46 +66,31 @@ class Steps:
 
     def spread(self) -> Terms:
         """Mean and standard deviation of each of the five terms over the real steps; zero when there are none."""
-        return named_moments(self.values(), self.valid)
-
-    def values(self) -> Tensor:
-        """All five terms, without gradient, [5, batch, time]."""
         with torch.no_grad():
-            return torch.stack([getattr(self, name) for name in _FIVE])
-
-
-def named_moments(values: Tensor | Array, valid: Tensor | None) -> dict[str, Tensor]:
-    """What `moments` finds, by name, [...] each."""
-    return dict(zip(SPREAD, torch.from_numpy(moments(values, valid)).unbind(-1), strict=True))
+            values = torch.stack([getattr(self, name) for name in _FIVE])
+        return named_moments(values.cpu().numpy(), self.valid)
 
 
 @silent()
-def moments(values: Tensor | Array, valid: Tensor | None) -> Array:
-    """Mean and standard deviation of each of the five terms over the real steps; [5, batch, time] → [10].
+def named_moments(values: Array, valid: Tensor | None) -> dict[str, float]:
+    """Mean and standard deviation of each of the five terms over the real steps, by name.
 
     Args:
-        valid: True where a step counts, [..., batch, time]; None where that is everywhere.
+        values: [5, batch, time].
+        valid: True where a step counts, [batch, time]; None where that is everywhere.
     """
-    # in numpy, whose operations on a handful of numbers cost a fraction of torch's
-    found = values if isinstance(values, np.ndarray) else values.cpu().numpy()
-    found = found.reshape(*found.shape[:-2], -1)
+    found = values.reshape(len(values), -1)
     if valid is None:
         num_real = found.shape[-1]
         means = np.add.reduce(found, axis=-1) / num_real
-        centred = found - means[..., None]
+        centred = found - means[:, None]
     else:
-        real = valid.flatten(-2).cpu().numpy()[..., None, :]
-        num_real = real.sum(axis=-1).clip(min=1).astype(found.dtype)
+        real = valid.flatten().cpu().numpy()
+        num_real = real.sum().clip(min=1).astype(found.dtype)
         means = np.where(real, found, 0.0).sum(axis=-1) / num_real
-        centred = np.where(real, found - means[..., None], 0.0)
-    both = np.empty((*means.shape, 2), means.dtype)
-    both[..., 0], both[..., 1] = means, np.sqrt(np.add.reduce(centred * centred, axis=-1) / num_real)
-    return both.reshape(*means.shape[:-1], -1)
-
-
-def pick(log_probs: Tensor, actions: Tensor) -> Tensor:
-    """Entries of [batch, time, K] at [batch, time]."""
-    return log_probs.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+        centred = np.where(real, found - means[:, None], 0.0)
+    spreads = np.sqrt(np.add.reduce(centred * centred, axis=-1) / num_real)
+    return dict(zip(SPREAD, np.stack([means, spreads], axis=-1).reshape(-1).tolist(), strict=True))
 
 
 def log_posterior(log_policy: Tensor, log_matrices: Tensor, outcomes: Tensor) -> Tensor:
@@ -121,9 +107,13 @@ def log_posterior(log_policy: Tensor, log_matrices: Tensor, outcomes: Tensor) ->
     Returns:
         [batch, time, K].
     """
-    rows = log_matrices.detach().expand(len(outcomes), -1, -1, -1)
-    columns = outcomes[..., None, None].expand(*rows.shape[:-1], 1)
-    return torch.log_softmax(log_policy + rows.gather(-1, columns).squeeze(-1), dim=-1)
+    return torch.log_softmax(log_policy + log_likelihood(log_matrices.detach(), outcomes), dim=-1)
+
+
+def log_likelihood(log_matrices: Tensor, outcomes: Tensor) -> Tensor:
+    """log P̂(b_t|s_t,a) of every intention a; [batch or 1, time, K, K], [batch, time] → [batch, time, K]."""
+    rows = log_matrices.expand(len(outcomes), -1, -1, -1)
+    return pick(rows, outcomes.unsqueeze(-1).expand(rows.shape[:-1]))
 
 
 def path_steps(learner: Learner, batch: Trajectories, step: int) -> Steps:
@@ -186,9 +176,7 @@ def steps_on(config: ObjectiveConfig, paths: Paths, heads: PathHeads, log_matric
 class Balance(Objective):
     """A condition on flows; its residual is the same off-policy, so fresh and remembered batches serve alike."""
 
-    @property
-    def reads_behaviour(self) -> bool:
-        return False
+    reads_behaviour = False
 
     def sampler(self, batch_size: int) -> Sampler:
         return self.learner.network.recording_sampler(batch_size)
@@ -253,41 +241,21 @@ def closed_form_terms(
     """
     config = learner.config.objective
     realised = config.path == "realised"
-    evaluation = learner.evaluate(batch, None if realised or config.backward != "learned" else "learned")
+    learned = not realised and config.backward == "learned"
+    evaluation = learner.evaluate(batch, "learned" if learned else None)
     heads = PathOutputs(evaluation.outputs(), learner.network.num_actions, batch.outcomes.shape[1])
-    log_matrices = None if realised else learner.log_dynamics(batch).cpu().numpy()
-    paths = Paths(batch.intentions, batch.outcomes, batch.valid, learner.log_rewards(batch, step))
-    loss, values = path_loss(heads, config, paths, log_matrices, gradient)
-    spread = dict(zip(SPREAD, moments(values, None).tolist(), strict=True))
-    return {"loss": ClosedFormLoss.of(loss, evaluation, heads.gradient), **spread}
-
-
-@silent()
-def path_loss(
-    heads: PathOutputs,
-    config: ObjectiveConfig,
-    paths: Paths,
-    log_matrices: Array | None,
-    gradient: Callable[[Array], PathGradient],
-) -> tuple[Any, Array]:
-    """The loss of paths and the five terms of every step, [5, batch, time]; its gradient is added to that of the heads.
-
-    Args:
-        log_matrices: log P̂(b|s_t,a), [batch or 1, time, K, K]; None on the realised path.
-    """
-    intentions, outcomes = paths.intentions.numpy(), paths.outcomes.numpy()
-    actions = outcomes if log_matrices is None else intentions
-    learned = log_matrices is not None and config.backward == "learned"
-    log_flow = heads.log_flow
-    values = np.zeros((len(_FIVE), *log_flow.shape), log_flow.dtype)
-    values[0], values[1] = log_flow, heads.log_forward(actions)
-    values[3, :, :-1], values[3, :, -1] = log_flow[:, 1:], paths.log_reward.numpy()
-    if log_matrices is not None:
-        values[2] = heads.log_dynamics(log_matrices, intentions, outcomes)
-        values[4] = heads.log_backward(intentions) if learned else -math.log(heads.num_tokens)
-    loss, ratio, flow = gradient(values)
-    heads.add_grad_forward(ratio, actions)
-    heads.add_grad_flow(flow)
-    if learned:
-        heads.add_grad_backward(-ratio, intentions)
-    return loss, values
+    intentions, outcomes = batch.intentions.numpy(), batch.outcomes.numpy()
+    actions, log_flow = outcomes if realised else intentions, heads.log_flow
+    with silent():
+        values = np.zeros((len(_FIVE), *log_flow.shape), log_flow.dtype)
+        values[0], values[1] = log_flow, heads.log_forward(actions)
+        values[3, :, :-1], values[3, :, -1] = log_flow[:, 1:], learner.log_rewards(batch, step).numpy()
+        if not realised:
+            values[2] = heads.log_dynamics(learner.log_dynamics(batch).cpu().numpy(), intentions, outcomes)
+            values[4] = heads.log_backward(intentions) if learned else -math.log(heads.num_tokens)
+        loss, ratio, flow = gradient(values)
+        heads.add_grad_forward(ratio, actions)
+        heads.add_grad_flow(flow)
+        if learned:
+            heads.add_grad_backward(-ratio, intentions)
+    return {"loss": ClosedFormLoss.of(loss, evaluation, heads.gradient), **named_moments(values, None)}

@@ -14,7 +14,7 @@ from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.learners import GraphLearner
 from stochflow.objectives.planning.plan_states import draw_states
 from stochflow.sampling.trajectories import Trajectories
-from stochflow.truth.dag import Attainable, attainable_optimum
+from stochflow.truth.dag import GraphOptimum, graph_optimum
 
 _MAX_ROWS = 2**13  # states in one update
 _PLAN_TOLERANCE = 1e-4
@@ -35,7 +35,7 @@ class PlannedGraphKL(Objective):
     def __init__(self, learner: GraphLearner) -> None:
         super().__init__(learner)
         self._graph = learner.environment.graph
-        self.plan: Attainable | None = None
+        self.plan: GraphOptimum | None = None
         self._eager: Tensor | None = None
         self._planned_at, self._num_planned = 0.0, 0
         self._believed = learner.dynamics.table()
@@ -131,11 +131,11 @@ class PlannedGraphKL(Objective):
         self._num_planned, self._believed = int(num_planned), state["believed"]
         if "eager" in state:
             tables = (state[name] for name in ("log_policy", "marginals", "visits", "advances"))
-            self.plan, self._eager = Attainable(*state["bounds"].tolist(), *tables), state["eager"]
+            self.plan, self._eager = GraphOptimum(*state["bounds"].tolist(), *tables), state["eager"]
 
-    def _solved(self, log_reward: Tensor, start: Tensor | None) -> Attainable:
+    def _solved(self, log_reward: Tensor, start: Tensor | None) -> GraphOptimum:
         graph = self._graph
-        return attainable_optimum(graph, log_reward, self._believed, start, _PLAN_TOLERANCE, _PLAN_SWEEPS)
+        return graph_optimum(graph, log_reward, self._believed, start, _PLAN_TOLERANCE, _PLAN_SWEEPS)
 
     def _log_reward(self, step: int) -> Tensor:
         """log R of paid objects, log F of the others, float64, [X]."""

@@ -1,4 +1,4 @@
-"""What a residual costs: one number per δ, zero at balance, chosen by what the policy should fear most."""
+"""Regression losses g(δ) of a balance residual: zero at balance, with the divergence that each one minimises."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""log F along a path."""
+"""Paths of a batch and the state flows log F along them."""
 
 from typing import NamedTuple
 

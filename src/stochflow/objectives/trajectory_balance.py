@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from stochflow.config.schema import ObjectiveConfig
-from stochflow.objectives.path_gradients import Array, PathGradient
+from stochflow.core.arrays import Array
+from stochflow.core.logspace import pick
+from stochflow.objectives.path_gradients import PathGradient
 from stochflow.objectives.path_terms import PathBalance, Steps
 from stochflow.objectives.regression_losses import balance_loss
 
@@ -28,8 +30,7 @@ def tb_residual(log_flows: Tensor, log_ratio: Tensor, valid: Tensor | None) -> T
     """
     if valid is None:
         return log_flows[:, 0] + log_ratio.sum(dim=-1) - log_flows[:, -1]
-    first = valid.int().argmax(dim=-1, keepdim=True)
-    log_start = log_flows.gather(-1, first).squeeze(-1)
+    log_start = pick(log_flows, valid.int().argmax(dim=-1))
     return log_start + torch.where(valid, log_ratio, 0.0).sum(dim=-1) - log_flows[:, -1]
 
 

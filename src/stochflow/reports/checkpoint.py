@@ -17,7 +17,6 @@ from stochflow.experiments.build import restore
 from stochflow.experiments.experiment import Experiment
 from stochflow.reports.reader import RunRecord
 from stochflow.runs.directory import RunDirectory
-from stochflow.truth.prefix_tree import unbalanced_share
 from stochflow.truth.truth import MultiTaskTruth, Truth, truth_of
 
 _MAX_PREFIX_SOURCES = 256
@@ -102,14 +101,9 @@ def _distribution(experiment: Experiment) -> DesignDistribution:
 def _truth(world: str) -> tuple[Truth, list[float] | None]:
     """Target and optimum of one task, channel and reward, cached since runs of a sweep share them."""
     config = Config.model_validate_json(world)
-    environment = configure(config).environment
-    truth = truth_of(environment, Reward(**config.reward.model_dump()))
+    truth = truth_of(configure(config).environment, Reward(**config.reward.model_dump()))
     assert truth is not None, "only what can be enumerated is drawn"
-    unbalanced = None
-    # where lengths vary, many prefixes have one child, and a share of all of them would say little
-    if isinstance(environment, SequenceEnvironment) and environment.rules is None:
-        unbalanced = unbalanced_share(truth.log_rewards, environment.channel, environment.max_steps)
-    return truth, unbalanced
+    return truth, truth.unbalanced_share()
 
 
 @torch.no_grad()

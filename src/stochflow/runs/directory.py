@@ -168,8 +168,7 @@ class RunDirectory:
 
     def rewrite_config(self, config: Config) -> None:
         """Replace the config, after a resume has changed it."""
-        with self._writing():
-            write_atomically(self.path / CONFIG, _with_checksum(dump_yaml(_with_files_in(config, Path())).encode()))
+        self.write(CONFIG, _with_checksum(dump_yaml(_with_files_in(config, Path())).encode()))
 
     def append_metrics(self, record: dict[str, Any]) -> None:
         with self._writing():
@@ -188,8 +187,7 @@ class RunDirectory:
                 "are, and what was learned is not affected",
                 stacklevel=2,
             )
-        with self._writing():
-            write_atomically(self._metrics, "".join(map(encode_record, kept)))
+        self.write(self._metrics.name, "".join(map(encode_record, kept)))
 
     def save_checkpoint(self, state: dict[str, Tensor], step: int) -> None:
         with self._writing():
@@ -201,22 +199,16 @@ class RunDirectory:
         return load_checkpoint(self.path / "checkpoint")
 
     def write_samples(self, frame: pd.DataFrame) -> None:
-        with self._writing():
-            write_atomically(self.path / "samples.csv", format_samples(frame, "csv"))
-            if SEQUENCE in frame:
-                write_atomically(self.path / "samples.fasta", format_samples(frame, "fasta"))
+        for style in ("csv", "fasta") if SEQUENCE in frame else ("csv",):
+            self.write(f"samples.{style}", format_samples(frame, style))
 
     def write_summary(self, summary: Summary) -> None:
-        with self._writing():
-            write_atomically(self.path / "summary.json", summary.model_dump_json(indent=2) + "\n")
+        self.write("summary.json", summary.model_dump_json(indent=2) + "\n")
 
-    def write_reference(self, text: str) -> None:
+    def write(self, name: str, content: bytes | str) -> None:
+        """Replace one of the files of the run."""
         with self._writing():
-            write_atomically(self.path / REFERENCE, text)
-
-    def write_profile(self, text: str) -> None:
-        with self._writing():
-            write_atomically(self.path / PROFILE, text)
+            write_atomically(self.path / name, content)
 
     def summary(self) -> Summary:
         try:

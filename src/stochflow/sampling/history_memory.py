@@ -12,7 +12,7 @@ Canonical = Callable[[Tensor], Tensor]
 
 
 class HistoryMemory(ScoreMemory):
-    """Remembers histories to plan on, and pays for what they write.
+    """Cache of scores by history, where several histories write one design: a design goes to the oracle once.
 
     Attributes:
         trie: all prefixes of the histories seen.

@@ -1,9 +1,11 @@
-"""Which objects of a graph were paid for."""
+"""A cache of oracle scores by object of a graph."""
 
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+from stochflow.core.codes import first_rows
 
 
 class ObjectMemory:
@@ -26,8 +28,7 @@ class ObjectMemory:
         """True in the first row of every object that was never paid for; [batch] → [batch]."""
         new = ~self.paid[objects]
         distinct, which = objects.unique(return_inverse=True)
-        rows = torch.full((len(distinct),), len(objects)).scatter_reduce(0, which, torch.arange(len(objects)), "amin")
-        return new & torch.zeros_like(new).index_fill_(0, rows, True)
+        return new & torch.zeros_like(new).index_fill_(0, first_rows(which, len(distinct)), True)
 
     def pay(self, objects: Tensor, oracle: Callable[[Tensor], Tensor]) -> Tensor:
         """Scores of a batch, float64; [batch] → [batch]."""

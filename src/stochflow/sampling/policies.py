@@ -5,15 +5,18 @@ A `Policy` is finished and stands for itself; a `Sampler` steps one batch of it 
 
 import math
 from collections.abc import Iterator
+from functools import singledispatch
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from stochflow.core.arrays import Array
+from stochflow.core.codes import encode
 from stochflow.core.logspace import log_marginal, safe_log
 from stochflow.models.base import FlowModel, Sampler
-from stochflow.models.evaluation import Array
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.graph_network import GraphNetwork, GraphSampler
 from stochflow.sampling.rollout import Walk
@@ -78,7 +81,7 @@ class NetworkPolicy:
 
     @torch.no_grad()
     def _log_policy(self, outcomes: Tensor) -> Tensor:
-        return self._network.all_prefixes(outcomes.to(self._network.device)).log_policy[:, :-1].cpu()
+        return self._network.evaluate(AtPrefixes(outcomes)).heads().log_policy[:, :-1].cpu()
 
 
 class GraphPolicy:
@@ -91,7 +94,7 @@ class GraphPolicy:
         return GraphSampler(self._network.graph, batch_size, self._network.policy_table())
 
     def terminal_log_probs(self, environment: Any) -> Tensor:
-        return dag.terminal_log_probs(environment.graph, self._network.policy_table())
+        return dag.object_log_probs(environment.graph, self._network.policy_table())
 
     def log_probs(self, walk: Walk, environment: Any) -> Tensor:
         return self.terminal_log_probs(environment)[environment.made(walk.outcomes, walk.valid)]
@@ -123,10 +126,8 @@ class OpenLoopPolicy:
     def terminal_log_probs(self, environment: Any) -> Tensor:
         """The counts, pushed through the channel one position at a time; sequences out of reach get log 1e-30."""
         length = self.sequences.shape[1]
-        powers = self._num_tokens ** torch.arange(length - 1, -1, -1)
-        codes = (self.sequences * powers).sum(dim=-1)
         probs = torch.zeros(self._num_tokens**length, dtype=torch.float64)
-        probs[codes] = self.counts / self.counts.sum()
+        probs[encode(self.sequences, self._num_tokens)] = self.counts / self.counts.sum()
         for position in range(length):
             shape = (self._num_tokens**position, self._num_tokens, -1)
             probs = torch.einsum("pas,ab->pbs", probs.reshape(shape), environment.channel.matrix(position))
@@ -185,10 +186,17 @@ class DesignsFirst:
         self._rest.advance(outcomes)
 
 
+@singledispatch
 def policy_of(network: FlowModel) -> Policy:
     """The policy that a network stands for."""
-    if isinstance(network, FlowNetwork):
-        return NetworkPolicy(network)
-    if isinstance(network, GraphNetwork):
-        return GraphPolicy(network)
     raise TypeError(f"{type(network).__name__} has no policy to evaluate; give Objective.policy one")
+
+
+@policy_of.register
+def _(network: FlowNetwork) -> Policy:
+    return NetworkPolicy(network)
+
+
+@policy_of.register
+def _(network: GraphNetwork) -> Policy:
+    return GraphPolicy(network)

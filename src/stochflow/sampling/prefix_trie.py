@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from stochflow.core.codes import first_rows
+
 
 class PrefixTrie:
     """Level t numbers the distinct prefixes of length t, batch by batch; level L are the sequences themselves.
@@ -57,8 +59,7 @@ class PrefixTrie:
             first_node = len(self) if last else len(self.children[depth + 1])
             table[new_slots] = first_node + torch.arange(len(new_slots), dtype=torch.int32)
             # the batch row that brought each new node, the earliest if several did
-            rows = torch.full((len(new_slots),), len(sequences))
-            arrivals.append(rows.scatter_reduce(0, which, missing, "amin"))
+            arrivals.append(first_rows(which, len(new_slots), missing))
             if not last:
                 blank = torch.full((len(new_slots), self.num_tokens), -1, dtype=torch.int32)
                 self.children[depth + 1] = torch.cat([self.children[depth + 1], blank])

@@ -1,14 +1,12 @@
-"""What was seen, to be seen again."""
+"""The replay buffer: the latest trajectories, kept for further updates."""
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Bools
 from stochflow.models.dynamics.tabular import Codes, code_kind, transition_codes
 from stochflow.sampling.trajectories import Trajectories
-
-Bools = npt.NDArray[np.bool_]
 
 MAX_TOKENS = 2**8  # a token is kept as one byte
 
@@ -22,12 +20,14 @@ class ReplayBuffer:
 
     def __init__(self, capacity: int, length: int) -> None:
         self.capacity = capacity
-        self._intentions = torch.zeros(capacity, length, dtype=torch.uint8)
-        self._outcomes = torch.zeros(capacity, length, dtype=torch.uint8)
-        self._valid = torch.zeros(capacity, length, dtype=torch.bool)
-        self._scores = torch.zeros(capacity, dtype=torch.float64)
+        self._columns = {
+            "intentions": torch.zeros(capacity, length, dtype=torch.uint8),
+            "outcomes": torch.zeros(capacity, length, dtype=torch.uint8),
+            "valid": torch.zeros(capacity, length, dtype=torch.bool),
+            "scores": torch.zeros(capacity, dtype=torch.float64),
+        }
         # the same as numpy sees them, whose copies of a few rows cost a fraction of torch's
-        self._arrays = [each.numpy() for each in (self._intentions, self._outcomes, self._valid, self._scores)]
+        self._arrays = [column.numpy() for column in self._columns.values()]
         self._codes: Codes | None = None
         self._num_tokens = 0
         self.all_real = True
@@ -38,8 +38,8 @@ class ReplayBuffer:
 
     def encode(self, num_tokens: int) -> None:
         """Keep the `transition_codes` of all steps too: `sample_codes` draws each step many times."""
-        kind = code_kind(self._outcomes.shape[1] * num_tokens**2)
-        self._codes, self._num_tokens = np.zeros(self._outcomes.shape, kind), num_tokens
+        shape = self._arrays[0].shape
+        self._codes, self._num_tokens = np.zeros(shape, code_kind(shape[1] * num_tokens**2)), num_tokens
         self._encode_all()
 
     def _encode_all(self) -> None:
@@ -68,19 +68,13 @@ class ReplayBuffer:
     def newest(self, num: int) -> Tensor:
         """Intentions of the last trajectories, at most `num`, as bytes, [num, time]."""
         rows = torch.arange(self.num_added - min(num, len(self)), self.num_added) % self.capacity
-        return self._intentions[rows]
+        return self._columns["intentions"][rows]
 
     def sample(self, num: int, generator: torch.Generator) -> Trajectories:
         """Trajectories drawn uniformly with replacement, [num, time]."""
         rows = self._draw((num,), generator)
-        outcomes = self._outcomes[rows].long()
-        return Trajectories(
-            intentions=self._intentions[rows].long(),
-            outcomes=outcomes,
-            valid=self._valid[rows],
-            scores=self._scores[rows],
-            log_behaviour=torch.zeros(outcomes.shape),
-        )
+        intentions, outcomes, valid, scores = (column[rows] for column in self._columns.values())
+        return Trajectories(intentions.long(), outcomes.long(), valid, scores, torch.zeros(outcomes.shape))
 
     def sample_codes(self, draws: int, num: int, generator: torch.Generator) -> tuple[Codes, Bools | None]:
         """What `encode` keeps of the steps, and which are real, of so many draws in turn; [draws, num, time] each.
@@ -99,21 +93,12 @@ class ReplayBuffer:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Only the rows in use, with the counter that says where the next one goes."""
-        used = len(self)
-        return {
-            "intentions": self._intentions[:used].clone(),
-            "outcomes": self._outcomes[:used].clone(),
-            "valid": self._valid[:used].clone(),
-            "scores": self._scores[:used].clone(),
-            "num_added": torch.tensor(self.num_added),
-        }
+        used = {name: column[: len(self)].clone() for name, column in self._columns.items()}
+        return used | {"num_added": torch.tensor(self.num_added)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.num_added = int(state["num_added"])
-        used = len(self)
-        self._intentions[:used] = state["intentions"]
-        self._outcomes[:used] = state["outcomes"]
-        self._valid[:used] = state["valid"]
-        self._scores[:used] = state["scores"]
-        self.all_real = bool(self._valid[:used].all())
+        for name, column in self._columns.items():
+            column[: len(self)] = state[name]
+        self.all_real = bool(self._columns["valid"][: len(self)].all())
         self._encode_all()

@@ -7,10 +7,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from stochflow.core.logspace import masked_log_softmax
+from stochflow.core.arrays import Array
+from stochflow.core.logspace import masked_log_softmax, pick
 from stochflow.environments.base import Environment, Streams
 from stochflow.models.base import Sampler
-from stochflow.models.evaluation import Array
 
 
 @dataclass(frozen=True)
@@ -130,8 +130,8 @@ def _log_clocks(shape: tuple[int, ...], dtype: npt.DTypeLike, generator: torch.G
 def _chosen(logits: Array, intentions: Array) -> Tensor:
     """log softmax of the logits at the intentions; [batch, taken, K], [batch, time] → [batch, time]."""
     num_taken = logits.shape[1]
-    picked = torch.from_numpy(intentions[:, :num_taken]).unsqueeze(-1)
-    chosen = torch.log_softmax(torch.from_numpy(logits), dim=-1).gather(-1, picked).squeeze(-1)
+    log_probs = torch.log_softmax(torch.from_numpy(logits), dim=-1)
+    chosen = pick(log_probs, torch.from_numpy(intentions[:, :num_taken]))
     return torch.nn.functional.pad(chosen, (0, intentions.shape[1] - num_taken))
 
 

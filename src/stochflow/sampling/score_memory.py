@@ -1,30 +1,29 @@
-"""Scores that were paid for: each once, or again and again where the oracle is noisy."""
+"""A cache of oracle scores by sequence; the mean of several measurements where the oracle is noisy."""
 
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Floats, Ints
+from stochflow.core.codes import first_rows, place_values
 from stochflow.core.errors import OracleError
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.task import MAX_SCORE
 from stochflow.sampling.prefix_trie import PrefixTrie
 
-Codes = npt.NDArray[np.int64]
-
 _MAX_TABLE = 2**22  # sequences of a space that is kept as one table of scores: 32 megabytes
 
 
 class ScoreMemory:
-    """Remembers the score of every sequence that was ever sent to the oracle.
+    """Cache of the scores of all sequences that were sent to the oracle.
 
     With a `reward` the oracle counts as noisy: every visit is measured anew, and what is remembered is the score whose
     reward is the mean reward of all measurements, (mean R)^(1/β). The target is E[R], and this is how to estimate it.
 
-    Where all sequences fit into one table a look-up is one read of it, and the trie is brought up to date by `settle`,
-    or when somebody asks for it.
+    Where all sequences fit into one table a look-up is one read of it, and new sequences are pending until `settle`, or
+    a read of `trie` or `scores`, inserts them into the trie.
     """
 
     def __init__(self, num_tokens: int, length: int, reward: Reward | None = None) -> None:
@@ -33,15 +32,15 @@ class ScoreMemory:
         self._counts = torch.empty(0, dtype=torch.float64)
         self._reward = reward
         # in numpy, whose operations on a handful of numbers cost a fraction of torch's
-        self._table: npt.NDArray[np.float64] | None = None
+        self._table: Floats | None = None
         if reward is None and num_tokens**length <= _MAX_TABLE:
             self._table = np.full(num_tokens**length, np.nan)
-            self._powers = num_tokens ** np.arange(length - 1, -1, -1)
-        self._waiting: list[tuple[Tensor, Tensor]] = []  # sequences and scores that the trie does not have yet
-        self._num_waiting = 0
+            self._powers = place_values(num_tokens, length).numpy()
+        self._pending: list[tuple[Tensor, Tensor]] = []  # sequences and scores that the trie does not have yet
+        self._num_pending = 0
 
     def __len__(self) -> int:
-        return self._scores.shape[0] + self._num_waiting
+        return self._scores.shape[0] + self._num_pending
 
     @property
     def trie(self) -> PrefixTrie:
@@ -80,10 +79,10 @@ class ScoreMemory:
         return self.trie.sequences
 
     def settle(self) -> None:
-        """Bring the trie up to date; what has come since the last time is numbered as one batch."""
-        if self._waiting:
-            sequences, scores = (torch.cat(column) for column in zip(*self._waiting, strict=True))
-            self._waiting, self._num_waiting = [], 0
+        """Insert the pending sequences into the trie; they are numbered as one batch."""
+        if self._pending:
+            sequences, scores = (torch.cat(column) for column in zip(*self._pending, strict=True))
+            self._pending, self._num_pending = [], 0
             self._store(sequences, scores)
 
     def asks(self, sequences: Tensor) -> Tensor:
@@ -100,33 +99,20 @@ class ScoreMemory:
         """
         if self._reward is not None:
             return self._measure(sequences, oracle, self._reward)
-        if self._table is not None:
-            return self._pay_by_table(sequences, oracle, self._table)
         rows = self._new_rows(sequences)
         if len(rows):
             unseen = sequences[rows]
-            self._store(unseen, _answers(oracle, unseen))
+            self._remember(unseen, _answers(oracle, unseen))
         return self.lookup(sequences)
 
-    def _pay_by_table(
-        self, sequences: Tensor, oracle: Callable[[Tensor], Tensor], table: npt.NDArray[np.float64]
-    ) -> Tensor:
-        codes = self._codes(sequences)
-        scores = table[codes]
-        rows = _first_rows(codes, np.isnan(scores))
-        if len(rows):
-            unseen = torch.from_numpy(sequences.numpy().take(rows, axis=0))
-            answers = _answers(oracle, unseen)
-            table[codes[rows]] = answers.numpy()
-            self._remember(unseen, answers)
-            scores = table[codes]
-        return torch.from_numpy(scores)
-
-    def _remember(self, unseen: Tensor, answers: Tensor) -> None:
-        """Let new sequences, [num, L], wait for the trie; the table has their scores, [num]."""
-        if len(unseen):
-            self._waiting.append((unseen, answers))
-            self._num_waiting += len(unseen)
+    def _remember(self, unseen: Tensor, scores: Tensor) -> None:
+        """Keep the scores, [num], of new sequences, [num, L]: in the table and pending for the trie, or in the trie."""
+        if self._table is None:
+            self._store(unseen, scores)
+            return
+        self._table[self._codes(unseen)] = scores.numpy()
+        self._pending.append((unseen, scores))
+        self._num_pending += len(unseen)
 
     def _store(self, sequences: Tensor, scores: Tensor) -> None:
         """Put new sequences, [num, L], and their scores, [num], into the trie."""
@@ -138,12 +124,13 @@ class ScoreMemory:
         """The first row of every sequence that was never paid for, sequences in lexicographic order; [num_new]."""
         if self._table is not None:
             codes = self._codes(sequences)
-            return torch.from_numpy(_first_rows(codes, np.isnan(self._table[codes])))
+            rows = np.isnan(self._table[codes]).nonzero()[0]
+            return torch.from_numpy(rows[np.unique(codes[rows], return_index=True)[1]])
         unseen = (self._trie.find(sequences) < 0).nonzero().squeeze(-1)
         distinct, which = sequences[unseen].unique(dim=0, return_inverse=True)
-        return torch.full((len(distinct),), len(sequences)).scatter_reduce(0, which, unseen, "amin")
+        return first_rows(which, len(distinct), unseen)
 
-    def _codes(self, sequences: Tensor) -> Codes:
+    def _codes(self, sequences: Tensor) -> Ints:
         """Place of each sequence in lexicographic order, [batch]."""
         return np.asarray(sequences.numpy() @ self._powers)
 
@@ -175,34 +162,23 @@ class ScoreMemory:
         state = {"scores": self._scores, **self._trie.state_dict()}
         if self._reward is not None:
             return {"counts": self._counts, **state}
-        if self._waiting:
+        if self._pending:
             state["waiting"], state["waiting_scores"] = (
-                torch.cat(column) for column in zip(*self._waiting, strict=True)
+                torch.cat(column) for column in zip(*self._pending, strict=True)
             )
         return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self._trie.load_state_dict(state)
         self._scores = state["scores"]
-        self._waiting = [(state["waiting"], state["waiting_scores"])] if "waiting" in state else []
-        self._num_waiting = sum(len(scores) for _, scores in self._waiting)
+        self._pending = [(state["waiting"], state["waiting_scores"])] if "waiting" in state else []
+        self._num_pending = sum(len(scores) for _, scores in self._pending)
         if self._reward is not None:
             self._counts = state["counts"]
         if self._table is not None:
             self._table.fill(np.nan)
-            for sequences, scores in ((self._trie.sequences, self._scores), *self._waiting):
+            for sequences, scores in ((self._trie.sequences, self._scores), *self._pending):
                 self._table[self._codes(sequences)] = scores.numpy()
-
-
-def _first_rows(codes: Codes, wanted: npt.NDArray[np.bool_]) -> Codes:
-    """The first row of every code among the wanted rows, codes ascending; [batch] each → [num_codes]."""
-    rows = wanted.nonzero()[0]
-    rows = rows[codes[rows].argsort(kind="stable")]
-    ordered = codes.take(rows)
-    different = np.empty(len(rows), dtype=np.bool_)
-    different[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=different[1:])
-    return rows[different]
 
 
 def _answers(oracle: Callable[[Tensor], Tensor], unseen: Tensor) -> Tensor:

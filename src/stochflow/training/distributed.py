@@ -19,10 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor, distributed, nn
 
+from stochflow.core.arrays import Array
 from stochflow.core.errors import ConfigError, DistributedError
 from stochflow.core.processes import launched
-from stochflow.models.base import Sampler
-from stochflow.models.evaluation import Array, Evaluation, H, Heads
+from stochflow.models.base import ChildFlows, Sampler
+from stochflow.models.evaluation import Evaluation, H
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.objectives.base import Objective
 from stochflow.objectives.learners import SequenceLearner
@@ -161,17 +162,12 @@ class ShardedFlowNetwork(FlowNetwork):
         rows = type(where)(*(column[own] if isinstance(column, Tensor) else column for column in where))
         return ShardedEvaluation(super().evaluate(rows), self.team, len(where[0]))
 
-    def all_prefixes(self, tokens: Tensor, context: Tensor | None = None) -> Heads:
-        if not self.sharing:
-            return super().all_prefixes(tokens, context)
-        own = super().all_prefixes(tokens[self.team.share(len(tokens))])
-        return Heads(*_rows_of_all(self.team, len(tokens), *own))
-
     def log_flow_of(self, tokens: Tensor) -> Tensor:
         return self._shared(super().log_flow_of, tokens)
 
-    def child_log_flows(self, tokens: Tensor) -> Tensor:
-        return self._shared(super().child_log_flows, tokens)
+    def children_along(self, outcomes: Tensor, valid: Tensor) -> ChildFlows:
+        own = super().children_along
+        return ChildFlows(self._shared(lambda rows: own(rows, valid).log_flow, outcomes))
 
     def _shared(self, method: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
         if not self.sharing:
@@ -200,17 +196,13 @@ class DistributedTrainer(Trainer):
     """The training loop of one process among several."""
 
     def __init__(
-        self,
-        team: ProcessGroup,
-        learner: SequenceLearner,
-        objective: Objective,
-        fitter: DynamicsFitter,
+        self, team: ProcessGroup, learner: SequenceLearner, objective: Objective, fitter: DynamicsFitter
     ) -> None:
         super().__init__(learner, objective, fitter)
         assert isinstance(learner.network, ShardedFlowNetwork), "a shared run needs a network that can be shared"
         self._team, self._network = team, learner.network
         self._network.team = team
-        self.descent.reduce = team.sum_gradients
+        self.optimizer.reduce = team.sum_gradients
 
     def measure(self, made: Tensor) -> Tensor:
         """Only the first process asks the oracle."""

@@ -1,12 +1,10 @@
-"""P̂ learned from what was observed, round by round."""
+"""Fitting of the dynamics model P̂ to observed transitions, once per training step."""
 
 from collections.abc import Iterator
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
 from stochflow.config.schema import DynamicsConfig
+from stochflow.core.arrays import Bools
 from stochflow.core.logspace import safe_log
 from stochflow.environments.graphs.environment import nodes_on
 from stochflow.models.dynamics.counted import KnownGraphDynamics
@@ -80,30 +78,30 @@ class GradientFitter:
 
     def __init__(self, learner: SequenceLearner, config: DynamicsConfig, idle: bool = False) -> None:
         self._learner, self._config, self.idle = learner, config, idle
-        self._descent: FlatAdam | TableAdam | None = None
+        self._optimizer: FlatAdam | TableAdam | None = None
         model = learner.dynamics
         if isinstance(model, DynamicsModel) and not idle:
             parameters = list(model.parameters())
-            self._descent = TableAdam(model, config.clip) if model.tabular else FlatAdam(parameters, config.clip)
+            self._optimizer = TableAdam(model, config.clip) if model.tabular else FlatAdam(parameters, config.clip)
             if model.tabular and config.off_policy:
                 learner.replay.encode(learner.network.num_tokens)
 
     def fit(self, fresh: Trajectories, progress: float) -> Record:
         """One update on the fresh batch, or `rounds` on draws from the replay buffer."""
-        if self._descent is None:
+        if self._optimizer is None:
             return {}
         learning_rate = dynamics_learning_rate(self._config, progress)
         losses: list[float] = []
-        if isinstance(self._descent, TableAdam):
+        if isinstance(self._optimizer, TableAdam):
             for drawn in self.codes(fresh):
                 counts = transition_counts(*drawn, self._learner.network.num_tokens)
-                losses += self._descent.fit(counts, learning_rate).tolist()
+                losses += self._optimizer.fit(counts, learning_rate).tolist()
         else:
-            losses = [self._update(batch, self._descent, learning_rate) for batch in self._batches(fresh)]
+            losses = [self._update(batch, self._optimizer, learning_rate) for batch in self._batches(fresh)]
         loss = sum(losses) / len(losses)
         return finite_numbers({"forward_dynamics_loss": loss})
 
-    def codes(self, fresh: Trajectories) -> Iterator[tuple[Codes, npt.NDArray[np.bool_] | None]]:
+    def codes(self, fresh: Trajectories) -> Iterator[tuple[Codes, Bools | None]]:
         """What `transition_counts` is to count in the rounds of a step, as many at once as memory allows."""
         config, learner = self._config, self._learner
         num_tokens = learner.network.num_tokens
@@ -117,7 +115,7 @@ class GradientFitter:
             rounds = min(block, config.rounds - done)
             yield learner.replay.sample_codes(rounds, config.sample_size, learner.generators["replay"])
 
-    def _update(self, batch: Trajectories, descent: FlatAdam, learning_rate: float) -> float:
+    def _update(self, batch: Trajectories, optimizer: FlatAdam, learning_rate: float) -> float:
         """One update by automatic differentiation; the loss before it."""
         learner = self._learner
         outcomes = batch.outcomes.to(learner.device)
@@ -127,7 +125,7 @@ class GradientFitter:
             outcomes,
             batch.valid.to(learner.device),
         )
-        descent.step(loss, learning_rate)
+        optimizer.step(loss, learning_rate)
         return float(loss.detach())
 
     def _batches(self, fresh: Trajectories) -> Iterator[Trajectories]:
@@ -138,8 +136,8 @@ class GradientFitter:
             yield self._learner.replay.sample(self._config.sample_size, self._learner.generators["replay"])
 
     def state_dict(self) -> State:
-        return {} if self._descent is None else self._descent.state_dict()
+        return {} if self._optimizer is None else self._optimizer.state_dict()
 
     def load_state_dict(self, state: State) -> None:
-        if self._descent is not None:
-            self._descent.load_state_dict(state)
+        if self._optimizer is not None:
+            self._optimizer.load_state_dict(state)

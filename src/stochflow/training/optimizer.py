@@ -14,6 +14,7 @@ from stochflow.models.evaluation import ClosedFormLoss, gradients_in_place
 Record = dict[str, float]
 State = dict[str, Tensor]
 
+_REMEDY = "train again with a lower optimiser.learning_rate or dynamics.learning_rate, or a larger reward.floor"
 _CACHE_LINE = 16  # numbers
 FAR = 1.0  # learning rates added up
 LARGE = 1e15  # norm of a gradient beyond which Adam's moments might not hold it
@@ -84,10 +85,7 @@ class FlatAdam:
             self.reduce(self._gradient)
         norm = _norm(self._gradient)
         if not math.isfinite(norm):
-            raise NumericsError(
-                f"the gradient of the loss became {norm}; the weights stay as they were; "
-                "train again with a lower optimiser.learning_rate or dynamics.learning_rate, or a larger reward.floor"
-            )
+            raise NumericsError(f"the gradient of the loss became {norm}; the weights stay as they were; {_REMEDY}")
         if norm > self.clip:
             self._gradient.mul_(self.clip / (norm + 1e-6))
         self._moved += learning_rate if norm < LARGE else math.inf
@@ -154,8 +152,5 @@ def finite_numbers(record: Record) -> Record:
         return record
     for name in sorted(record, key=lambda name: name == "loss"):
         if not math.isfinite(record[name]):
-            raise NumericsError(
-                f"the term '{name}' became {record[name]}; the last good checkpoint is kept; "
-                "train again with a lower optimiser.learning_rate or dynamics.learning_rate, or a larger reward.floor"
-            )
+            raise NumericsError(f"the term '{name}' became {record[name]}; the last good checkpoint is kept; {_REMEDY}")
     return record

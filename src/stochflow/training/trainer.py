@@ -37,14 +37,14 @@ class Trainer:
         trajectories: trajectories sampled.
         seconds: time spent in `train_step`, evaluation excluded.
         idle_steps: steps since the last oracle call.
-        descent: the policy's optimizer.
+        optimizer: the policy's optimizer.
     """
 
     def __init__(self, learner: Learner, objective: Objective, fitter: DynamicsFitter) -> None:
         self.learner, self.objective, self.dynamics_fitter = learner, objective, fitter
         self._config, self._reward = learner.config, learner.reward
         weights = [*learner.network.parameters(), *objective.own.parameters()]
-        self.descent = FlatAdam([weight for weight in weights if weight.requires_grad], self._config.optimiser.clip)
+        self.optimizer = FlatAdam([weight for weight in weights if weight.requires_grad], self._config.optimiser.clip)
         self.exploration = Exploration(**self._config.exploration.model_dump())
         self.step, self.trajectories, self.seconds = 0, 0, 0.0
         self.idle_steps, self._num_free = 0, 0
@@ -103,9 +103,9 @@ class Trainer:
         logged: list[Record] = []
         for terms in self.updates(fresh, progress):
             logged.append(require_finite(terms))
-            self.descent.step(terms["loss"], learning_rate)
+            self.optimizer.step(terms["loss"], learning_rate)
             del terms  # which hold the buffers that the next evaluation uses
-        self.descent.require_finite()
+        self.optimizer.require_finite()
         learned = dynamics_record | _means(logged)
         return self.advance(fresh, learning_rate, time.perf_counter() - started, learned)
 
@@ -205,7 +205,7 @@ class Trainer:
         return {"network": self.learner.network, "dynamics": self.learner.dynamics, "objective": self.objective.own}
 
     def parts(self) -> dict[str, Stateful]:
-        """Everything that a checkpoint keeps, by name, but for the policy's optimizer."""
+        """Everything that a checkpoint keeps, by name."""
         learner = self.learner
         return {
             "network": learner.network,
@@ -215,35 +215,25 @@ class Trainer:
             "generators": learner.generators,
             "dynamics_optimiser": self.dynamics_fitter,
             "objective": self.objective,
+            "policy_optimiser": self.optimizer,
         }
 
     def state_dict(self) -> State:
         """Everything needed to go on exactly here, as one flat dictionary of tensors."""
         state = {
             f"{part}.{name}": tensor
-            for part, owner in self._parts().items()
+            for part, owner in self.parts().items()
             for name, tensor in owner.state_dict().items()
         }
-        counters = [
-            float(self.step),
-            float(self.trajectories),
-            self.seconds,
-            float(self._num_free),
-            float(self.idle_steps),
-        ]
+        counters = [self.step, self.trajectories, self.seconds, self._num_free, self.idle_steps]
         return state | {"counters": torch.tensor(counters, dtype=torch.float64)}
 
     def load_state_dict(self, state: State) -> None:
-        for part, owner in self._parts().items():
+        for part, owner in self.parts().items():
             prefix = f"{part}."
             owner.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
-        step, trajectories, self.seconds, num_free, idle_steps = state["counters"].tolist()
-        self.step, self.trajectories, self._num_free, self.idle_steps = map(
-            int, (step, trajectories, num_free, idle_steps)
-        )
-
-    def _parts(self) -> dict[str, Stateful]:
-        return {**self.parts(), "policy_optimiser": self.descent}
+        step, trajectories, self.seconds, *others = state["counters"].tolist()
+        self.step, self.trajectories, self._num_free, self.idle_steps = map(int, (step, trajectories, *others))
 
     def _progress_at(self, step: int, trajectories: int) -> float:
         budget = self._config.budget

@@ -40,7 +40,7 @@ def node_visits(graph: Graph, marginals: Tensor) -> Tensor:
     return visits
 
 
-def terminal_log_probs(graph: Graph, log_policy: Tensor) -> Tensor:
+def object_log_probs(graph: Graph, log_policy: Tensor) -> Tensor:
     """log P_π(x) of every object under the true dynamics, float64; [S, A] → [X]."""
     policies = log_policy.double().exp() * graph.valid_actions
     return safe_log(node_visits(graph, outcome_marginals(graph.dynamics, policies))[graph.num_states :])
@@ -76,7 +76,7 @@ def expected_values(
 
 
 @dataclass(frozen=True)
-class Attainable:
+class GraphOptimum:
     """The smallest KL(P_π‖R/Z) that any policy can reach on a graph.
 
     Attributes:
@@ -103,14 +103,14 @@ class Attainable:
         return safe_log(self.visits[self.marginals.shape[0] :])
 
 
-def attainable_optimum(
+def graph_optimum(
     graph: Graph,
     log_reward: Tensor,
     dynamics: Tensor | None = None,
     start: Tensor | None = None,
     tolerance: float = TOLERANCE,
     max_sweeps: int = MAX_SWEEPS,
-) -> Attainable:
+) -> GraphOptimum:
     """Solve a graph to within `tolerance` nats, or as far as `max_sweeps` go.
 
     Args:
@@ -136,10 +136,10 @@ def attainable_optimum(
             momentum = 0
         else:  # nothing but rounding is left
             break
-    min_kl = max(min_kl, search.lower_bound(now), 0.0)
-    advances = expected_values(graph, search.dynamics, search.surplus(now) + log_z, now.policies)[0]
     # rounding may put the bound a hair above the policy that it bounds
-    return Attainable(now.kl, min(min_kl, max(now.kl, 0.0)), log_z, now.log_policy, now.marginals, now.visits, advances)
+    min_kl = min(max(min_kl, search.lower_bound(now), 0.0), max(now.kl, 0.0))
+    advances = expected_values(graph, search.dynamics, search.surplus(now) + log_z, now.policies)[0]
+    return GraphOptimum(now.kl, min_kl, log_z, now.log_policy, now.marginals, now.visits, advances)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from stochflow.core.codes import first_rows
 from stochflow.core.logspace import safe_log
 from stochflow.environments.channels import Channel
 from stochflow.truth.prefix_tree import Attainable, kl_to_target, terminal_log_probs
@@ -52,8 +53,7 @@ class Histories:
     def examples(self) -> Tensor:
         """The first history of each design, [num_designs]."""
         rows = self.possible.nonzero().squeeze(-1)
-        first = torch.full((self.num_designs,), len(self.numbers))
-        return first.scatter_reduce(0, self.numbers[rows], rows, "amin")
+        return first_rows(self.numbers[rows], self.num_designs, rows)
 
     def collected(self, log_probs: Tensor) -> Tensor:
         """log P(x) of every design from log P(h), [K^T] → [num_designs]."""

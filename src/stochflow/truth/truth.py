@@ -16,7 +16,7 @@ from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
 from stochflow.environments.sequences.variable_length import LengthMask, VariableTask
 from stochflow.truth import dag, prefix_tree
 from stochflow.truth.histories import Histories, attainable_designs
-from stochflow.truth.prefix_tree import entropy, kl_to_target, tv_to_target
+from stochflow.truth.prefix_tree import entropy, infeasible_share, kl_to_target, tv_to_target, unbalanced_share
 
 
 class Optimum(Protocol):
@@ -65,6 +65,14 @@ class Truth(ABC):
         """log P(x) of every object under a policy and the true dynamics, [num_objects]."""
         found: Tensor = policy.terminal_log_probs(self.environment)
         return found
+
+    def infeasible_share(self) -> list[float] | None:
+        """Per depth, the share of prefixes that no policy can balance under uniform slip; None under other noise."""
+        return None
+
+    def unbalanced_share(self) -> list[float] | None:
+        """The same under any noise that can be inverted; None where it cannot, and where states are no prefixes."""
+        return None
 
     @cached_property
     def attainable_entropy(self) -> float:
@@ -127,6 +135,16 @@ class SequenceTruth(Truth):
         if self.histories is not None:
             return attainable_designs(self.log_rewards, self.histories, channel, length)
         return prefix_tree.attainable_optimum(self.log_rewards, channel, length)
+
+    def infeasible_share(self) -> list[float] | None:
+        slip = self.environment.channel.slip
+        return None if slip is None else infeasible_share(self.log_rewards, slip, self.environment.num_actions)
+
+    def unbalanced_share(self) -> list[float] | None:
+        # where lengths vary, many prefixes have one child, and a share of all of them would say little
+        if self.environment.rules is not None:
+            return None
+        return unbalanced_share(self.log_rewards, self.environment.channel, self.environment.max_steps)
 
     def log_probs(self, policy: Any) -> Tensor:
         log_probs = super().log_probs(policy)
@@ -191,8 +209,8 @@ class GraphTruth(Truth):
         return self.reward.log_reward(self.scores)
 
     @cached_property
-    def attainable(self) -> dag.Attainable:
-        return dag.attainable_optimum(self.environment.graph, self.log_rewards)
+    def attainable(self) -> dag.GraphOptimum:
+        return dag.graph_optimum(self.environment.graph, self.log_rewards)
 
 
 @singledispatch

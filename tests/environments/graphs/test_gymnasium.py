@@ -8,8 +8,8 @@ import torch
 from stochflow.core.errors import ConfigError
 from stochflow.core.logspace import masked_log_softmax
 from stochflow.environments.graphs.graph import Graph
-from stochflow.environments.graphs.gymnasium import Unrolled, gym_graph
-from stochflow.truth.dag import attainable_optimum, expected_values, terminal_log_probs
+from stochflow.environments.graphs.gymnasium import gym_graph
+from stochflow.truth.dag import expected_values, graph_optimum, object_log_probs
 
 LAKE = "FrozenLake-v1:horizon=8"
 HORIZON = 8
@@ -54,8 +54,8 @@ def played(graph: Graph, log_policy: torch.Tensor, seed: int) -> torch.Tensor:
 def test_the_exact_distribution_is_that_of_the_real_slippery_lake(lake: Graph, kind: str) -> None:
     log_policy = uniform(lake)
     if kind == "optimal":
-        log_policy = attainable_optimum(lake, lake.scores.clamp_min(0.01).log(), tolerance=1e-3).log_policy
-    probs = terminal_log_probs(lake, log_policy).exp()
+        log_policy = graph_optimum(lake, lake.scores.clamp_min(0.01).log(), tolerance=1e-3).log_policy
+    probs = object_log_probs(lake, log_policy).exp()
     counts = torch.bincount(played(lake, log_policy, seed=3), minlength=lake.num_objects).double()
     # every object's count within five standard deviations of a binomial count
     spread = (NUM_EPISODES * probs * (1 - probs)).sqrt().clamp_min(1.0)
@@ -67,13 +67,14 @@ def test_the_best_success_within_a_hundred_steps_is_the_known_one() -> None:
     graph = gym_graph("FrozenLake-v1", 0.0)  # the environment's own limit of 100 steps
     best = float(expected_values(graph, graph.dynamics, graph.scores)[0][0])
     assert best == pytest.approx(0.744, abs=5e-4)
-    assert float(terminal_log_probs(graph, uniform(graph)).exp() @ graph.scores) < 0.02
+    assert float(object_log_probs(graph, uniform(graph)).exp() @ graph.scores) < 0.02
 
 
 def test_without_slip_the_goal_is_six_steps_away() -> None:
-    for horizon, score in ((5, 0.0), (6, 1.0)):
-        graph = gym_graph(f"FrozenLake-v1:is_slippery=false:horizon={horizon}", 0.0)
-        assert float(expected_values(graph, graph.dynamics, graph.scores)[0][0]) == score
+    graph = gym_graph("FrozenLake-v1:is_slippery=false:horizon=6", 0.0)
+    assert float(expected_values(graph, graph.dynamics, graph.scores)[0][0]) == 1.0
+    with pytest.raises(ConfigError, match="can make scores 0, so there is nothing to prefer"):
+        gym_graph("FrozenLake-v1:is_slippery=false:horizon=5", 0.0)
 
 
 def test_options_choose_the_map() -> None:
@@ -93,7 +94,7 @@ def test_several_starts_are_drawn_by_a_first_step() -> None:
     assert graph.valid_actions[0].tolist() == [True] + [False] * 5
     assert int(graph.possible[0].sum()) == 300
     assert float(graph.dynamics[0, 0].sum()) == pytest.approx(1.0)
-    assert math.isclose(float(terminal_log_probs(graph, uniform(graph)).exp().sum()), 1.0, abs_tol=1e-9)
+    assert math.isclose(float(object_log_probs(graph, uniform(graph)).exp().sum()), 1.0, abs_tol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +122,9 @@ def test_an_environment_that_grows_too_large_is_refused_while_it_grows(
     limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(f"stochflow.environments.graphs.graph.{limit}", 1000)
-    monkeypatch.setattr(Unrolled, "graph", lambda self: pytest.fail("it was unrolled to the end"))
+    monkeypatch.setattr(
+        "stochflow.environments.graphs.world._graph", lambda *_: pytest.fail("it was unrolled to the end")
+    )
     with pytest.raises(ConfigError, match=r"'gym:FrozenLake-v1:horizon=30' is too large for tables"):
         gym_graph("FrozenLake-v1:horizon=30", 0.0)
 

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from stochflow.core.errors import DataError
-from stochflow.environments.sequences import landscapes
-from stochflow.environments.sequences.landscapes import LANDSCAPES, MeasuredTask, make_landscape
+from stochflow.environments.registry import LANDSCAPES
+from stochflow.environments.sequences import landscapes, packed
+from stochflow.environments.sequences.landscapes import MeasuredTask, make_landscape
 
 
 @pytest.fixture(scope="module")
@@ -73,11 +74,11 @@ def test_both_replicates_of_a_splice_site_are_kept(tasks: dict[str, MeasuredTask
     differ = both[:, 0] != both[:, 1]
     # measured in both 29,593 times; a few of these agree to the last decimal
     assert 29_000 < int(differ.sum()) <= 29_593
-    once = torch.tensor(landscapes.unpack(landscapes.read_verified("mpsa.bin", LANDSCAPES["mpsa"].sha256, ""), 2))
+    once = torch.tensor(landscapes.unpack(landscapes.read_verified("mpsa.bin", ""), 2))
     assert not bool(differ[(once == 0).any(dim=0)].any())
 
 
 def test_a_damaged_landscape_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landscapes, "LANDSCAPES", {"gb1": LANDSCAPES["dmsc"]})
+    monkeypatch.setitem(packed.checksums(), "gb1.bin", "0" * 64)
     with pytest.raises(DataError, match=r"gb1.bin is damaged .*/build_landscapes.py"):
         make_landscape("gb1")

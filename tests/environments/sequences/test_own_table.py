@@ -159,7 +159,7 @@ def test_a_table_with_more_possible_designs_than_a_float_can_count_is_trained_on
     path = tmp_path / "long.csv"
     path.write_text(f"sequence,score\n{'ACGT' * 150},1\n{'TTTT' * 150},2\n", encoding="utf-8")
     with pytest.warns(UserWarning, match=r"scores for 2 of more than 1e\+300 possible sequences"):
-        launch._warn_of_gaps(launch.prepare([QUICK, {"task": "table", "table": {"file": str(path)}}]).environment)
+        launch.prepare([QUICK, {"task": "table", "table": {"file": str(path)}}]).environment.warn()
 
 
 def test_a_table_that_knows_next_to_nothing_comes_with_a_warning(tmp_path: Path) -> None:

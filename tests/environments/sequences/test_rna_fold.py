@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.registry import make_task
-from stochflow.environments.sequences.rna_fold import TARGETS, RnaFold
+from stochflow.environments.registry import FOLDS, make_task
+from stochflow.environments.sequences.rna_fold import RnaFold
 
 
-@pytest.mark.parametrize("length", TARGETS)
+@pytest.mark.parametrize("length", FOLDS)
 def test_every_target_is_a_structure_of_its_length(length: int) -> None:
-    target = TARGETS[length]
+    target = FOLDS[length]
     depths = torch.tensor([{"(": 1, ")": -1, ".": 0}[symbol] for symbol in target]).cumsum(dim=0)
     assert len(target) == length
     assert int(depths.min()) >= 0
@@ -21,7 +21,7 @@ def test_every_target_is_a_structure_of_its_length(length: int) -> None:
 
 def test_an_rna_that_cannot_pair_agrees_where_the_target_is_unpaired() -> None:
     # poly-A has no base pairs at all: exactly the unpaired positions are right
-    for length, target in TARGETS.items():
+    for length, target in FOLDS.items():
         task = RnaFold(length)
         score = task.score(torch.zeros(1, length, dtype=torch.int64))
         assert score.item() == pytest.approx(target.count(".") / length, abs=1e-6)

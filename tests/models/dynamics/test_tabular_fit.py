@@ -44,12 +44,12 @@ def counts_of(steps: Steps) -> npt.NDArray[np.int64]:
     return transition_counts(transition_codes(intentions, outcomes, NUM_TOKENS), valid, NUM_TOKENS)
 
 
-def by_autograd(model: DynamicsModel, descent: FlatAdam, draws: list[Steps], learning_rate: float) -> list[float]:
+def by_autograd(model: DynamicsModel, optimizer: FlatAdam, draws: list[Steps], learning_rate: float) -> list[float]:
     losses = []
     for intentions, outcomes, valid in draws:
         loss = dynamics_cross_entropy(model.log_matrices(outcomes), intentions, outcomes, valid)
         losses.append(float(loss.detach()))
-        descent.step(loss, learning_rate)
+        optimizer.step(loss, learning_rate)
     return losses
 
 
@@ -103,8 +103,8 @@ def test_fifty_updates_are_those_of_automatic_differentiation(
     depends_on: DependsOn, dtype: torch.dtype, clip: float, tolerance: float, generator: torch.Generator
 ) -> None:
     draws = [draw(generator) for _ in range(50)]
-    (slow, descent), (fast, tables) = pair(depends_on, clip, dtype)
-    expected = by_autograd(slow, descent, draws, 0.02)
+    (slow, optimizer), (fast, tables) = pair(depends_on, clip, dtype)
+    expected = by_autograd(slow, optimizer, draws, 0.02)
     losses = tables.fit(np.concatenate([counts_of(steps) for steps in draws]), 0.02)
     assert losses.tolist() == pytest.approx(expected, abs=tolerance)
     assert_same_tables(fast, slow, tolerance)
@@ -113,20 +113,20 @@ def test_fifty_updates_are_those_of_automatic_differentiation(
 @pytest.mark.parametrize("depends_on", TABULAR)
 def test_either_optimiser_goes_on_where_the_other_stopped(depends_on: DependsOn, generator: torch.Generator) -> None:
     draws = [draw(generator) for _ in range(20)]
-    (slow, descent), (fast, tables) = pair(depends_on, 10.0)
-    assert tables.state_dict() == descent.state_dict() == {}
-    by_autograd(slow, descent, draws[:10], 0.02)
+    (slow, optimizer), (fast, tables) = pair(depends_on, 10.0)
+    assert tables.state_dict() == optimizer.state_dict() == {}
+    by_autograd(slow, optimizer, draws[:10], 0.02)
     fast.load_state_dict(slow.state_dict())
-    tables.load_state_dict({name: tensor.clone() for name, tensor in descent.state_dict().items()})
-    by_autograd(slow, descent, draws[10:], 0.02)
+    tables.load_state_dict({name: tensor.clone() for name, tensor in optimizer.state_dict().items()})
+    by_autograd(slow, optimizer, draws[10:], 0.02)
     tables.fit(np.concatenate([counts_of(steps) for steps in draws[10:]]), 0.02)
     assert_same_tables(fast, slow)
-    left, right = tables.state_dict(), descent.state_dict()
+    left, right = tables.state_dict(), optimizer.state_dict()
     assert left.keys() == right.keys()
     for name, tensor in left.items():
         assert tensor.dtype == right[name].dtype
         torch.testing.assert_close(tensor, right[name], atol=1e-6, rtol=0)
-    descent.load_state_dict(left)
+    optimizer.load_state_dict(left)
     tables.load_state_dict({})
     assert tables.state_dict() == {}
 

@@ -22,7 +22,7 @@ def random_sums(generator: torch.Generator) -> Tensor:
 
 
 def test_fused_features_pass_gradcheck(body: PrefixBody, generator: torch.Generator) -> None:
-    assert torch.autograd.gradcheck(body.fused_features, (random_sums(generator),))
+    assert torch.autograd.gradcheck(body.engine_features, (random_sums(generator),))
 
 
 def test_fused_features_have_the_values_and_gradients_of_the_layers(
@@ -30,10 +30,10 @@ def test_fused_features_have_the_values_and_gradients_of_the_layers(
 ) -> None:
     sums, weights = random_sums(generator), torch.randn(7, 6, generator=generator, dtype=torch.float64)
     asked = [sums, *(weight for name, weight in body.named_parameters() if name.startswith(("norm", "layers")))]
-    plain, fused = body.features(sums), body.fused_features(sums)
-    torch.testing.assert_close(fused, plain, atol=1e-13, rtol=0)
+    plain, use_engine = body.features(sums), body.engine_features(sums)
+    torch.testing.assert_close(use_engine, plain, atol=1e-13, rtol=0)
     expected = torch.autograd.grad((plain * weights).sum(), asked)
-    found = torch.autograd.grad((fused * weights).sum(), asked)
+    found = torch.autograd.grad((use_engine * weights).sum(), asked)
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-11, rtol=0)
 
@@ -41,7 +41,7 @@ def test_fused_features_have_the_values_and_gradients_of_the_layers(
 def test_without_layers_only_the_first_activation_is_left(generator: torch.Generator) -> None:
     for plain in (False, True):
         body = PrefixBody(3, 4, (1,), 6, 0, plain=plain).double()
-        assert torch.autograd.gradcheck(body.fused_features, (random_sums(generator),))
+        assert torch.autograd.gradcheck(body.engine_features, (random_sums(generator),))
 
 
 def test_products_in_a_lower_precision_err_by_it_and_no_more(body: PrefixBody, generator: torch.Generator) -> None:
@@ -50,7 +50,7 @@ def test_products_in_a_lower_precision_err_by_it_and_no_more(body: PrefixBody, g
     exact = body.features(sums)
     expected = torch.autograd.grad((exact * weights).sum(), asked)
     body.precision = torch.float32
-    for features in (body.features(sums), body.fused_features(sums)):
+    for features in (body.features(sums), body.engine_features(sums)):
         assert features.dtype == torch.float64
         assert 1e-10 < float((features - exact).detach().abs().max()) < 1e-4
         found = torch.autograd.grad((features * weights).sum(), asked)

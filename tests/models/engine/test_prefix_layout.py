@@ -7,9 +7,9 @@ from torch import Tensor
 
 from stochflow.core.random import RandomStreams
 from stochflow.environments.channels import Channel, noiseless, uniform_slip
-from stochflow.models.engine.heads import EngineHeads
+from stochflow.models.engine.prefix_evaluation import EngineHeads
 from stochflow.models.engine.prefix_layout import SMALL_BATCH, PrefixTree, all_prefixes, num_complete_levels
-from stochflow.models.evaluation import AlongPaths
+from stochflow.models.evaluation import AlongPaths, AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.kmer_body import PrefixBody
 from stochflow.models.prefix_sampler import NetworkSampler, RecordingSampler
@@ -34,9 +34,9 @@ def network(request: pytest.FixtureRequest, generator: torch.Generator) -> FlowN
 
 def one_by_one(network: FlowNetwork, tokens: Tensor) -> list[Tensor]:
     """Heads at every prefix by autograd alone."""
-    network.fused = False
-    heads = network.all_prefixes(tokens)
-    network.fused = True
+    network.use_engine = False
+    heads = network.evaluate(AtPrefixes(tokens)).heads()
+    network.use_engine = True
     return list(heads)
 
 
@@ -106,7 +106,7 @@ def test_shared_prefixes_change_neither_outputs_nor_gradients(
     network: FlowNetwork, batch_size: int, generator: torch.Generator
 ) -> None:
     tokens = torch.randint(K, (batch_size, LENGTH), generator=generator)
-    assert_same(network, list(network.all_prefixes(tokens)), tokens, generator)
+    assert_same(network, list(network.evaluate(AtPrefixes(tokens)).heads()), tokens, generator)
 
 
 @pytest.mark.parametrize("leaves", [False, True])
@@ -122,7 +122,7 @@ def test_what_sampling_computed_serves_the_loss(
     evaluation = network.evaluate(AlongPaths(walk.outcomes, walk.valid, "learned" if leaves else None, ends=leaves))
     assert isinstance(evaluation, EngineHeads)
     assert evaluation._engine is sampler.evaluation
-    evaluation._arrange = lambda heads: heads  # type: ignore[assignment,return-value]  # every prefix
+    evaluation._arrange = lambda heads, allowed: heads  # type: ignore[assignment,return-value]  # every prefix
     tokens = walk.outcomes if leaves else walk.outcomes[:, :-1]
     assert_same(network, list(evaluation.heads()), tokens, generator)
 
@@ -169,5 +169,5 @@ def test_what_is_too_large_is_not_kept(network: FlowNetwork, monkeypatch: pytest
 
 
 def test_without_the_engine_nothing_is_kept(network: FlowNetwork) -> None:
-    network.fused = False
+    network.use_engine = False
     assert isinstance(network.recording_sampler(4), NetworkSampler)

@@ -56,7 +56,7 @@ def test_actor_and_critic_each_learn_from_their_own_loss(tiny: Callable[..., Exp
     trainer = tiny("soft-q").trainer
     objective = trainer.objective
     assert isinstance(objective, SoftQ)
-    terms = objective.terms(trainer.collect(), 0)
+    terms = next(iter(objective.updates(trainer.collect(), 0, 0.0)))
     head, critic = trainer.learner.network.policy_head.weight, objective.critics.fast[0].head.weight
     for loss, learns, rests in (("actor_loss", head, critic), ("value_loss", critic, head)):
         moved = torch.autograd.grad(terms[loss], [learns, rests], retain_graph=True, allow_unused=True)

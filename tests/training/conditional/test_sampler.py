@@ -3,6 +3,7 @@
 import torch
 
 from stochflow.config.context import PretrainingConfig
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.training.conditional import ConditionalSampler, Support
 
@@ -38,10 +39,10 @@ def test_a_given_network_is_the_sampler_under_that_context(generator: torch.Gene
         for weight in sampler.network.parameters():
             weight += 0.2 * torch.randn(weight.shape, generator=generator)
     tokens = torch.randint(3, (2, 4), generator=generator)
-    expected = sampler.network.all_prefixes(tokens, sampler.context(support)).log_policy
+    expected = sampler.network.evaluate(AtPrefixes(tokens, context=sampler.context(support))).heads().log_policy
     for row in range(2):
         network = sampler.given(Support(support.tokens[row], support.scores[row]))
-        torch.testing.assert_close(network.all_prefixes(tokens).log_policy[row], expected[row])
+        torch.testing.assert_close(network.evaluate(AtPrefixes(tokens)).heads().log_policy[row], expected[row])
     assert (expected[0] - expected[1]).abs().max().item() > 0.01
 
 

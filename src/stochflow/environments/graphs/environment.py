@@ -5,7 +5,10 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from stochflow.config.schema import Config
+from stochflow.core.errors import ConfigError
 from stochflow.environments.base import Environment, Episodes, Ints, Streams
+from stochflow.environments.graphs.factory import configured_graph
 from stochflow.environments.graphs.graph import Graph
 
 
@@ -68,6 +71,22 @@ class GraphEnvironment(Environment):
     def score(self, made: Tensor) -> Tensor:
         return self.graph.scores[made]
 
+    def under(self, config: Config) -> "GraphEnvironment":
+        return GraphEnvironment(configured_graph(config))
+
+    def check_method(self, config: Config) -> None:
+        """States have several parents and no letters, and outcomes may be no intentions."""
+        if not config.objective.record.graphs:
+            raise ConfigError(
+                f"{config.method} cannot be trained on {config.task}: it changes or reads sequences of letters, and "
+                "the states of a graph have none; choose a balance (sgfn-db, sgfn-tb, …), sgfn-kl or random"
+            )
+        if config.objective.path == "realised" and not self.graph.outcomes_are_intentions:
+            raise ConfigError(
+                f"{config.method} cannot be trained on {config.task}: it takes outcomes for intentions, and here they "
+                "are different things; choose a method that knows of noise (sgfn-db, sgfn-tb, sgfn-kl)"
+            )
+
     def frame(self, intentions: Tensor, outcomes: Tensor, valid: Tensor) -> pd.DataFrame:
         names, labels = list(self.graph.actions), self.graph.labels
         intended = [
@@ -90,3 +109,8 @@ def nodes_on(graph: Graph, outcomes: Tensor, valid: Tensor) -> Tensor:
         last = nodes[-1]
         nodes.append(torch.where(going, graph.children[torch.where(going, last, 0), column], last))
     return torch.stack(nodes + nodes[-1:] * (outcomes.shape[1] - time), dim=1)
+
+
+def states_on(graph: Graph, outcomes: Tensor, valid: Tensor) -> Tensor:
+    """The state before every step of episodes; the root where no step was taken; [num, time] → [num, time]."""
+    return torch.where(valid, nodes_on(graph, outcomes, valid)[:, :-1], 0)

@@ -38,10 +38,6 @@ def _slip(config: Config) -> float:
 
 def _check_reward(config: Config, best_score: float) -> None:
     """Refuse rewards that all end at the floor, or beyond what a number can hold."""
-    if not best_score > 0:
-        raise ConfigError(
-            f"all that {config.task} can make scores 0, so there is nothing to prefer; give it more steps (:horizon=20)"
-        )
     reward = config.reward
     log_power = reward.beta * math.log(best_score)
     if not math.log(reward.floor) < log_power < _MAX_LOG_REWARD:

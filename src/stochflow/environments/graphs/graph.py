@@ -175,27 +175,17 @@ class Graph:
         return totals.clamp_min(torch.finfo(torch.float64).tiny).log()
 
 
-@dataclass(frozen=True)
-class Extent:
-    """How large a graph is, known before its tables are made."""
-
-    num_states: int
-    num_nodes: int
-    num_actions: int
-    num_outcomes: int
-    num_features: int
-    num_steps: int
-
-    def check(self, name: str) -> None:
-        """Refuse a graph whose tables would not fit, or whose episodes would never end."""
-        if self.num_steps > MAX_STEPS:
-            raise ConfigError(
-                f"an episode of '{name}' may have {self.num_steps:,} steps, and {MAX_STEPS:,} is the most there may "
-                "be; choose a smaller one"
-            )
-        entries = self.num_states * self.num_actions * self.num_outcomes
-        if entries > MAX_ENTRIES or self.num_nodes * self.num_features > MAX_FEATURES:
-            raise ConfigError(
-                f"'{name}' is too large for tables of {MAX_ENTRIES:,} steps and {MAX_FEATURES:,} features; choose a "
-                "smaller one"
-            )
+def check_extent(
+    name: str, num_states: int, num_nodes: int, num_actions: int, num_outcomes: int, num_features: int, num_steps: int
+) -> None:
+    """Refuse a graph, before it is made, whose tables would not fit, or whose episodes would never end."""
+    if num_steps > MAX_STEPS:
+        raise ConfigError(
+            f"an episode of '{name}' may have {num_steps:,} steps, and {MAX_STEPS:,} is the most there may be; choose "
+            "a smaller one"
+        )
+    if num_states * num_actions * num_outcomes > MAX_ENTRIES or num_nodes * num_features > MAX_FEATURES:
+        raise ConfigError(
+            f"'{name}' is too large for tables of {MAX_ENTRIES:,} steps and {MAX_FEATURES:,} features; choose a "
+            "smaller one"
+        )

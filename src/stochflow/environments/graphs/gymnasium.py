@@ -7,29 +7,33 @@ never negative; R = max(score^β, floor).
 """
 
 import inspect
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from stochflow.config.yaml import parse_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.core.extras import extra
-from stochflow.environments.graphs.graph import Extent, Graph
+from stochflow.environments.graphs.graph import Graph, check_extent
+from stochflow.environments.graphs.world import World, explore
+from stochflow.environments.registry import FORMS
 
-FORM = "gym:ENVIRONMENT[:horizon=STEPS][:option=value…]"
-EXAMPLE = "gym:FrozenLake-v1"
-NOISE = "environment"
+FORM = FORMS["gym"]
 _DIGITS = 9  # returns that differ by less are the same
 
 # s', reward, ended
 Outcome = tuple[int, float, bool]
+# transitions by place and action
+Table = dict[int, dict[int, list[tuple[float, int, float, bool]]]]
 
 
-class State(NamedTuple):
+@dataclass(frozen=True)
+class State:
     """Where an episode is on its way; the root before several starts has no place."""
 
     time: int
@@ -37,16 +41,16 @@ class State(NamedTuple):
     total: float
 
 
-class End(NamedTuple):
+@dataclass(frozen=True)
+class End:
     """Where an episode came to; it ended there, or was cut off by the horizon."""
 
     place: int
     total: float
     ended: bool
 
-
-# one entry per outcome of a state: the node behind it and its probability after every intention
-Row = list[tuple[State | End, list[float]]]
+    def __str__(self) -> str:
+        return f"{self.place}:{self.total:g}{'' if self.ended else ' cut off'}"
 
 
 def gym_graph(parameters: str, slip: float) -> Graph:
@@ -58,9 +62,8 @@ def gym_graph(parameters: str, slip: float) -> Graph:
         table, starts = _table(environment, parameters)
     finally:
         environment.close()
-    unrolled = Unrolled(f"gym:{parameters}", table, horizon)
-    unrolled.unroll(starts)
-    return unrolled.graph()
+    check_extent(f"gym:{parameters}", 1, 1, 1, 1, 1, num_steps=horizon)
+    return explore(Unrolled(f"gym:{parameters}", table, starts, horizon))
 
 
 def make_environment(parameters: str) -> tuple[Any, int]:
@@ -107,7 +110,7 @@ def _check_switches(environment: Any, options: dict[str, Any], parameters: str) 
             raise ConfigError(f"{name} in gym:{parameters} is either true or false, not '{value}'; write one of them")
 
 
-def _table(environment: Any, parameters: str) -> tuple[dict[int, dict[int, Any]], list[tuple[int, float]]]:
+def _table(environment: Any, parameters: str) -> tuple[Table, dict[int, float]]:
     """P of an environment and its starts with their probabilities."""
     inside = environment.unwrapped
     table = getattr(inside, "P", None)
@@ -117,129 +120,68 @@ def _table(environment: Any, parameters: str) -> tuple[dict[int, dict[int, Any]]
             f"gym:{parameters} carries no table of its transitions (env.unwrapped.P and initial_state_distrib), so it "
             "cannot be unrolled; choose a tabular environment such as FrozenLake-v1"
         )
-    return table, [(state, float(share)) for state, share in enumerate(starts) if share > 0]
+    return table, {state: float(share) for state, share in enumerate(starts) if share > 0}
 
 
-@dataclass
-class Unrolled:
-    """Finds all states within the horizon, breadth first, so that numbers rise with depth."""
+class Unrolled(World):
+    """All states within the horizon; the score of an object is its return above the smallest."""
 
-    name: str
-    table: dict[int, dict[int, Any]]
-    horizon: int
-    states: dict[State, int] = field(default_factory=dict)
-    objects: dict[End, int] = field(default_factory=dict)
-    rows: list[Row] = field(default_factory=list)
+    noise = "environment"
 
-    @cached_property
-    def num_actions(self) -> int:
-        return max(len(actions) for actions in self.table.values())
+    def __init__(self, name: str, table: Table, starts: dict[int, float], horizon: int) -> None:
+        self.name, self._table, self._starts, self._horizon = name, table, starts, horizon
+        self.actions = [str(action) for action in range(max(len(actions) for actions in table.values()))]
+        self.description = f"A Gymnasium environment over {horizon} steps; score: return above the smallest."
+        self._following = cache(self._outcomes_at)
 
-    @cached_property
-    def num_places(self) -> int:
-        return max(self.table) + 1
+    def start(self) -> State:
+        """The only start, or a root before several whose only intention draws one."""
+        return State(0, next(iter(self._starts)), 0.0) if len(self._starts) == 1 else State(-1, None, 0.0)
 
-    def unroll(self, starts: list[tuple[int, float]]) -> None:
-        """From the start, or from a root before it whose only intention draws one."""
-        root = State(0, starts[0][0], 0.0) if len(starts) == 1 else State(-1, None, 0.0)
-        self.states[root] = 0
-        self._check_size(1)
-        waiting = [root]
-        while waiting:
-            found: list[State] = []
-            for state in waiting:
-                row = self._starts(starts) if state.place is None else self._steps(state, state.place)
-                self.rows.append(row)
-                self._check_size(len(row))
-                for child, _ in row:
-                    if isinstance(child, End):
-                        self.objects.setdefault(child, len(self.objects))
-                    elif child not in self.states:
-                        self.states[child] = len(self.states)
-                        found.append(child)
-            waiting = found
+    def outcomes(self, state: Any, action: int) -> Mapping[Hashable, float]:
+        """In an order that is the same after every intention and at every time."""
+        if state.place is None:
+            return {} if action else {State(0, place, 0.0): share for place, share in self._starts.items()}
+        children: dict[Hashable, float] = {}
+        for (place, reward, ended), shares in self._following(state.place).items():
+            time, total = state.time + 1, round(state.total + reward, _DIGITS)
+            child = End(place, total, ended) if ended or time == self._horizon else State(time, place, total)
+            children[child] = children.get(child, 0.0) + shares.get(action, 0.0)
+        return children
 
-    def _check_size(self, num_outcomes: int) -> None:
-        """Refuse what has grown too large, while it grows."""
-        num_states, num_features = len(self.states), self.num_places + self.horizon + 4
-        num_nodes = num_states + len(self.objects)
-        Extent(num_states, num_nodes, self.num_actions, num_outcomes, num_features, self.horizon).check(self.name)
+    def score(self, state: Any) -> float | None:
+        """The return of an object."""
+        return state.total if isinstance(state, End) else None
 
-    def _starts(self, starts: list[tuple[int, float]]) -> Row:
-        nothing = [0.0] * (self.num_actions - 1)
-        return [(State(0, place, 0.0), [share, *nothing]) for place, share in starts]
+    def all_scores(self, objects: Sequence[End]) -> Sequence[float]:
+        smallest = min(end.total for end in objects)
+        if all(end.total == smallest for end in objects):
+            raise ConfigError(
+                f"all that {self.name} can make scores 0, so there is nothing to prefer; give it more steps "
+                "(:horizon=20)"
+            )
+        return [end.total - smallest for end in objects]
 
-    def _steps(self, state: State, place: int) -> Row:
-        """Children of a state with P after each intention, in an order that is the same at every time."""
-        row: Row = []
-        for (next_place, reward, ended), shares in outcomes_of(self.table[place], self.num_actions).items():
-            total = round(state.total + reward, _DIGITS)
-            last = ended or state.time + 1 == self.horizon
-            row.append((End(next_place, total, ended) if last else State(state.time + 1, next_place, total), shares))
-        return row
+    def features(self, state: Any) -> Sequence[float]:
+        return self.all_features([state])[0].tolist()
 
-    def graph(self) -> Graph:
-        """Everything found, as tensors."""
-        num_states, num_outcomes = len(self.states), max(map(len, self.rows))
-        self._check_size(num_outcomes)
-        children = torch.full((num_states, num_outcomes), -1)
-        dynamics = torch.zeros(num_states, self.num_actions, num_outcomes, dtype=torch.float64)
-        for number, row in enumerate(self.rows):
-            children[number, : len(row)] = torch.tensor([self._number(child) for child, _ in row])
-            dynamics[number, :, : len(row)] = torch.tensor([shares for _, shares in row], dtype=torch.float64).T
-        totals = dynamics.sum(dim=-1, keepdim=True)
-        returns = torch.tensor([end.total for end in self.objects], dtype=torch.float64)
-        scores = returns - returns.min()
-        best = float(scores.max())
-        return Graph(
-            name=self.name,
-            description=f"A Gymnasium environment over {self.horizon} steps; score: return above the smallest.",
-            noise=NOISE,
-            actions=tuple(str(action) for action in range(self.num_actions)),
-            children=children,
-            dynamics=dynamics / torch.where(totals > 0, totals, 1.0),
-            kinds=torch.tensor([-1 if state.place is None else state.place for state in self.states]) + 1,
-            depths=self._depths(),
-            features=self._features(),
-            scores=scores,
-            labels=[f"{end.place}:{end.total:g}{'' if end.ended else ' cut off'}" for end in self.objects],
-            mode_threshold=0.99 * best,
-            outcomes_are_intentions=False,
-        )
+    def all_features(self, nodes: Sequence[State | End]) -> Tensor:
+        """Place and time one-hot, return over the largest, whether it has ended; [S + X, places + horizon + 4]."""
+        places = torch.tensor([node.place or 0 for node in nodes])
+        times = torch.tensor([node.time + 1 if isinstance(node, State) else self._horizon + 1 for node in nodes])
+        totals = torch.tensor([node.total for node in nodes])
+        numbers = torch.stack([totals / totals.abs().max().clamp_min(1e-9), (times > self._horizon).float()], dim=-1)
+        return torch.cat([one_hot(places, max(self._table) + 1), one_hot(times, self._horizon + 2), numbers], dim=-1)
 
-    def _number(self, child: State | End) -> int:
-        return len(self.states) + self.objects[child] if isinstance(child, End) else self.states[child]
+    def kinds(self, states: Sequence[State]) -> Sequence[int]:
+        return [0 if state.place is None else state.place + 1 for state in states]
 
-    def _depths(self) -> Tensor:
-        """Steps from the root; objects stand after all states."""
-        times = torch.tensor([state.time for state in self.states])
-        times = times - times.min()
-        return torch.cat([times, (times.max() + 1).expand(len(self.objects))])
-
-    def _features(self) -> Tensor:
-        """Place and time one-hot, return so far, whether it has ended; [S + X, places + horizon + 3]."""
-        nodes = [(state.place or 0, state.time + 1, state.total, 0.0) for state in self.states]
-        nodes += [(end.place, self.horizon + 1, end.total, 1.0) for end in self.objects]
-        columns = [torch.tensor(column) for column in zip(*nodes, strict=True)]
-        places, times = columns[:2]
-        totals = columns[2] / columns[2].abs().max().clamp_min(1e-9)
-        located = torch.nn.functional.one_hot(places, self.num_places)
-        timed = torch.nn.functional.one_hot(times, self.horizon + 2)
-        return torch.cat([located, timed, totals.unsqueeze(-1), columns[3].unsqueeze(-1)], dim=-1).float()
-
-
-def outcomes_of(actions: dict[int, Any], num_actions: int) -> dict[Outcome, list[float]]:
-    """What can come in one place, in a fixed order, with its probability after every intention."""
-    found = {outcome: [0.0] * num_actions for outcome in sorted(set(_listed(actions)))}
-    for action, transitions in actions.items():
-        for probability, place, reward, ended in transitions:
-            if probability > 0:
-                found[int(place), float(reward), bool(ended)][action] += float(probability)
-    return found
-
-
-def _listed(actions: dict[int, Any]) -> Iterator[Outcome]:
-    for transitions in actions.values():
-        for probability, place, reward, ended in transitions:
-            if probability > 0:
-                yield int(place), float(reward), bool(ended)
+    def _outcomes_at(self, place: int) -> dict[Outcome, dict[int, float]]:
+        """What can come in a place, sorted, with its probability after every intention that may bring it."""
+        found: dict[Outcome, dict[int, float]] = {}
+        for action, transitions in self._table[place].items():
+            for probability, next_place, reward, ended in transitions:
+                if probability > 0:
+                    shares = found.setdefault((int(next_place), float(reward), bool(ended)), {})
+                    shares[action] = shares.get(action, 0.0) + float(probability)
+        return dict(sorted(found.items()))

@@ -4,10 +4,9 @@ import torch
 from torch import Tensor
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.graphs.graph import Extent, Graph
-from stochflow.environments.task_names import numbers_in
+from stochflow.environments.graphs.graph import Graph, check_extent
+from stochflow.environments.registry import numbers_in
 
-FORM = "hypergrid:DIMENSIONS,SIDE"
 DEFAULT = (2, 8)
 # of the grid of Pan et al. 2023 (arXiv:2302.09465): everywhere, in the corners, in the modes within them
 REWARDS = (1e-3, 0.5, 2.0)
@@ -32,14 +31,14 @@ def hypergrid(parameters: str, slip: float) -> Graph:
     """
     dimensions, side = DEFAULT
     if parameters:
-        dimensions, side = numbers_in(parameters, f"hypergrid:{parameters}", FORM, 2, 2)
+        dimensions, side = numbers_in(parameters, "hypergrid", 2, 2)
     name = f"hypergrid:{dimensions},{side}" if parameters else "hypergrid"
     if side < 2:
         raise ConfigError(f"'{name}' has nowhere to go; give it a side of at least 2")
     # 64 of them are too many for any side: the power of a million dimensions is no number to compute first
     num_states = side ** min(dimensions, 64)
     num_actions, num_features, num_steps = dimensions + 1, dimensions * side + 1, dimensions * (side - 1) + 1
-    Extent(num_states, 2 * num_states, num_actions, num_actions, num_features, num_steps).check(name)
+    check_extent(name, num_states, 2 * num_states, num_actions, num_actions, num_features, num_steps)
     positions = _positions(dimensions, side)
     children, dynamics, kinds = _steps(positions, side, slip)
     depths = positions.sum(dim=-1)

@@ -4,12 +4,13 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Hashable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.graphs.graph import Extent, Graph
+from stochflow.environments.graphs.graph import Graph, check_extent
 
 _MODE_SHARE = 0.99  # of the best score
 _TOLERANCE = 1e-6
@@ -22,6 +23,7 @@ class World(ABC):
         name: what the environment is called.
         actions: names of the A intentions.
         noise: what the noise is called.
+        description: one sentence; by default the first line of the docstring.
 
     >>> class Coins(World):
     ...     name, actions = "coins", ("heads", "tails")
@@ -45,6 +47,7 @@ class World(ABC):
     name: str
     actions: Sequence[str]
     noise: float | str = "world"
+    description: str | None = None
 
     @abstractmethod
     def start(self) -> Hashable:
@@ -62,13 +65,25 @@ class World(ABC):
     def features(self, state: Hashable) -> Sequence[float]:
         """What a network sees of a state or an object."""
 
+    def all_scores(self, objects: Sequence[Any]) -> Sequence[float | None]:
+        """Scores of all objects that can be made."""
+        return [self.score(made) for made in objects]
+
+    def all_features(self, nodes: Sequence[Any]) -> Tensor:
+        """Features of all states and objects, float32, [S + X, num_features]."""
+        return torch.tensor([list(self.features(node)) for node in nodes], dtype=torch.float32)
+
+    def kinds(self, states: Sequence[Any]) -> Sequence[int]:
+        """Number of the kind of each state; P(outcome|s,a) may be expected to be the same in states of one kind."""
+        return range(len(states))
+
 
 def explore(world: World) -> Graph:
     """Every state and object that can be reached, breadth first, as a graph with exact tables."""
     states: dict[Hashable, int] = {world.start(): 0}
     objects: dict[Hashable, int] = {}
     rows: list[Row] = []
-    queue = deque(states)
+    queue, num_features = deque(states), len(world.features(world.start()))
     while queue:
         state = queue.popleft()
         rows.append(_row(world, state))
@@ -78,8 +93,9 @@ def explore(world: World) -> Graph:
             elif child not in states:
                 states[child] = len(states)
                 queue.append(child)
-        extent = Extent(len(states), len(states) + len(objects), len(world.actions), len(rows[-1]), 1, 1)
-        extent.check(world.name)  # while it grows
+        num_states, num_nodes = len(states), len(states) + len(objects)
+        # while it grows
+        check_extent(world.name, num_states, num_nodes, len(world.actions), len(rows[-1]), num_features, num_steps=1)
     return _graph(world, states, objects, rows)
 
 
@@ -109,20 +125,20 @@ def _graph(world: World, states: dict[Hashable, int], objects: dict[Hashable, in
     totals = dynamics.sum(dim=-1, keepdim=True)
     if bool(((totals - 1.0).abs() > _TOLERANCE).logical_and(totals > 0).any()):
         raise ConfigError(f"probabilities of outcomes in '{world.name}' must sum to 1; correct `outcomes`")
-    scores = torch.tensor([world.score(made) for made in objects], dtype=torch.float64)
+    scores = torch.tensor(world.all_scores(list(objects)), dtype=torch.float64)
     if not bool((scores >= 0).all()) or not bool((scores > 0).any()):
         raise ConfigError(f"scores of '{world.name}' must be at least 0, and one of them above 0; correct `score`")
-    features = torch.tensor([list(world.features(node)) for node in (*states, *objects)], dtype=torch.float32)
-    extent = Extent(len(states), len(depths), len(world.actions), num_outcomes, features.shape[1], int(depths.max()))
-    extent.check(world.name)
+    features = world.all_features([*states, *objects])
+    sizes = (len(states), len(depths), len(world.actions), num_outcomes, features.shape[1])
+    check_extent(world.name, *sizes, num_steps=int(depths.max()))
     return Graph(
         name=world.name,
-        description=(type(world).__doc__ or world.name).strip().splitlines()[0],
+        description=world.description or (type(world).__doc__ or world.name).strip().splitlines()[0],
         noise=world.noise,
         actions=tuple(world.actions),
         children=children,
         dynamics=dynamics / torch.where(totals > 0, totals, 1.0),
-        kinds=torch.arange(len(states)),
+        kinds=torch.tensor(world.kinds(list(states))),
         depths=depths,
         features=features,
         scores=scores,

@@ -4,11 +4,11 @@ import torch
 from torch import Tensor
 
 from stochflow.core.errors import ConfigError
+from stochflow.environments.registry import FORMS, numbers_in
 from stochflow.environments.sequences.hash_random import HashRandom
 from stochflow.environments.sequences.task import Alphabet, Task
-from stochflow.environments.task_names import numbers_in
 
-FORM = "bits:n,k"
+FORM = FORMS["bits"]
 DEFAULT = (120, 8)
 NUM_MODES = 60
 WORDS = ("00000000", "11111111", "11110000", "00001111", "00111100")
@@ -83,7 +83,7 @@ def bit_sequences(parameters: str) -> BitSequences:
     >>> task.num_tokens, task.length
     (16, 4)
     """
-    return BitSequences(*numbers_in(parameters, f"bits:{parameters}", FORM, 2, 2)) if parameters else BitSequences()
+    return BitSequences(*numbers_in(parameters, "bits", 2, 2)) if parameters else BitSequences()
 
 
 def _letters(word_length: int) -> str:

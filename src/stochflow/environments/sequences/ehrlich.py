@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from stochflow.core.errors import ConfigError
+from stochflow.environments.registry import FORMS, numbers_in
 from stochflow.environments.sequences.hash_random import HashRandom
 from stochflow.environments.sequences.task import Alphabet, Task
-from stochflow.environments.task_names import numbers_in
 
-FORM = "ehrlich:v,L,c,k[,q]"
+FORM = FORMS["ehrlich"]
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _MAX_LENGTH = 2**12
 _BANNED_SHARE = 4  # one in this many letters may not follow a letter
@@ -81,7 +81,7 @@ def ehrlich(parameters: str) -> Ehrlich:
     >>> task.score(task.optimum.unsqueeze(0))
     tensor([1.], dtype=torch.float64)
     """
-    return Ehrlich(*numbers_in(parameters or "32,32,4,4", f"ehrlich:{parameters}", FORM, 4, 5))
+    return Ehrlich(*numbers_in(parameters or "32,32,4,4", "ehrlich", 4, 5))
 
 
 def _check(name: str, num_letters: int, length: int, num_motifs: int, motif_length: int, levels: int) -> None:

@@ -1,5 +1,6 @@
 """Sequences as an environment: a task says what they are worth, a channel what comes of each intended letter."""
 
+import warnings
 from functools import cached_property
 from pathlib import Path
 
@@ -9,12 +10,18 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from stochflow.config.schema import ChannelConfig, Config
 from stochflow.environments.base import Environment, Episodes, Ints, Streams
+from stochflow.environments.channel_factory import make_channel
 from stochflow.environments.channels import Channel
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.constraints import ConstrainedTask, PrefixMask
+from stochflow.environments.sequences.fasta import read_tokens
 from stochflow.environments.sequences.task import Task
-from stochflow.environments.sequences.variable_length import LengthMask, LengthRules, VariableTask
+from stochflow.environments.sequences.variable_length import EditChannel, LengthMask, LengthRules, VariableTask
+
+_MIN_MEASURED_SHARE = 0.01
+_COUNTABLE = 1e300
 
 
 class SequenceEpisodes(Episodes):
@@ -100,11 +107,39 @@ class SequenceEnvironment(Environment):
         decode = self.task.alphabet.decode
         return pd.DataFrame({"sequence": decode(outcomes), "intended": decode(intentions)})
 
+    def under(self, config: Config) -> "SequenceEnvironment":
+        return SequenceEnvironment(self.task, configured_channel(config.channel, self.task))
+
+    def read_designs(self, path: Path) -> Tensor:
+        return read_tokens(path, self.task)
+
+    @property
+    def channel_name(self) -> str:
+        return self.channel.name
+
     def check(self) -> None:
         self.task.check()
+
+    def warn(self) -> None:
+        """Say so when a table knows next to nothing of what can be made: the rest has the floor reward."""
+        measured, num_designs = self.task.num_measured, self.task.num_designs
+        # divided and compared, for there may be more designs than a float can count
+        if measured is not None and measured / _MIN_MEASURED_SHARE < num_designs:
+            possible = f"{num_designs:.3g}" if num_designs < _COUNTABLE else f"more than {_COUNTABLE:g}"
+            warnings.warn(
+                f"{self.task.name} has scores for {measured:,} of {possible} possible sequences; all others get the "
+                "floor reward, so the sampler can only find what it happens to meet",
+                stacklevel=3,
+            )
 
     def open(self, directory: Path) -> None:
         self.task.open(directory)
 
     def close(self) -> None:
         self.task.close()
+
+
+def configured_channel(config: ChannelConfig, task: Task) -> Channel:
+    """The configured channel over the letters of a task, and over its stop and edits where lengths vary."""
+    letters = make_channel(config, task.num_letters, task.length)
+    return EditChannel(letters, task.rules) if isinstance(task, VariableTask) else letters

@@ -5,9 +5,11 @@ import re
 from pathlib import Path
 
 import pandas as pd
+from torch import Tensor
 
 from stochflow.core.errors import DataError
 from stochflow.core.files import check_columns, read_limited
+from stochflow.environments.sequences.task import Task
 
 MAX_BYTES = 64 * 2**20
 
@@ -43,3 +45,11 @@ def read_sequences(path: Path) -> list[str]:
     if not all(sequences) or not sequences:
         raise DataError(f"{path} holds no sequences or an empty one; give one sequence per line, FASTA or CSV")
     return sequences
+
+
+def read_tokens(path: Path, task: Task) -> Tensor:
+    """Sequences of a file as tokens of the task, [num_sequences, L]."""
+    tokens = task.alphabet.encode(read_sequences(path))
+    if task.padding is None and tokens.shape[1] != task.length:
+        raise DataError(f"{path} holds sequences of length {tokens.shape[1]}, but {task.name} has length {task.length}")
+    return tokens

@@ -5,13 +5,13 @@ space in lexicographic order; sequences that were not measured have zeros.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from stochflow.core.arrays import Array
 from stochflow.core.codes import decode
+from stochflow.environments.registry import LANDSCAPES
 from stochflow.environments.sequences.lookup_task import MeasuredTask, Measurements
 from stochflow.environments.sequences.packed import read_verified, unpack
 from stochflow.environments.sequences.task import Alphabet
@@ -22,24 +22,6 @@ MPSA_UNIT = 10_000  # four decimals of log10 PSI
 MPSA_OFFSET = 20_000
 
 
-@dataclass(frozen=True)
-class Landscape:
-    """A shipped table: its file, its space and its decoder.
-
-    Attributes:
-        decode: columns of the file, [num_columns, K^L] → measured codes [num], measurements [num, num_replicates] and
-            variances [num] or None.
-    """
-
-    letters: str
-    length: int
-    num_columns: int
-    sha256: str
-    description: str
-    source: str
-    decode: Callable[[Array], tuple[Array, Array, Array | None]]
-
-
 def make_landscape(name: str) -> MeasuredTask:
     """The task of a shipped landscape: `gb1`, `dmsc` or `mpsa`.
 
@@ -47,15 +29,15 @@ def make_landscape(name: str) -> MeasuredTask:
     >>> task.length, task.num_measured
     (9, 31587)
     """
-    found = LANDSCAPES[name]
-    columns = unpack(read_verified(f"{name}.bin", found.sha256, "build_landscapes.py"), found.num_columns)
-    codes, scores, variances = found.decode(columns)
+    letters, length, description, source, _ = LANDSCAPES[name]
+    columns = unpack(read_verified(f"{name}.bin", "build_landscapes.py"), num_columns=2)
+    codes, scores, variances = DECODERS[name](columns)
     measured = Measurements(
-        decode(torch.from_numpy(codes), len(found.letters), found.length),
+        decode(torch.from_numpy(codes), len(letters), length),
         torch.from_numpy(scores),
         None if variances is None else torch.from_numpy(variances),
     )
-    return MeasuredTask(name, Alphabet(found.letters), measured.scaled_to_unit(), found.description, found.source)
+    return MeasuredTask(name, Alphabet(letters), measured.scaled_to_unit(), description, source)
 
 
 def gb1_enrichment(before: Array, after: Array) -> tuple[Array, Array]:
@@ -82,32 +64,9 @@ def _decode_mpsa(columns: Array) -> tuple[Array, Array, None]:
     return codes, (both.T - MPSA_OFFSET) / MPSA_UNIT, None
 
 
-LANDSCAPES = {
-    "gb1": Landscape(
-        letters="ACDEFGHIKLMNPQRSTVWY",
-        length=4,
-        num_columns=2,
-        sha256="fabb179f5c8b284165221be30e1d35af1cecfae56a85f40c4d56b11f34aa047c",
-        description="protein G at four sites; log enrichment by binding, with variances",
-        source="Wu 2016",
-        decode=_decode_gb1,
-    ),
-    "dmsc": Landscape(
-        letters="ACGU",
-        length=9,
-        num_columns=2,
-        sha256="fb5862579baafbd245b24f569b77e83e4746a50618e7443fc17bb5888ea51c74",
-        description="Shine–Dalgarno RNA before dmsC; expression, with variances",
-        source="Kuo 2020",
-        decode=_decode_dmsc,
-    ),
-    "mpsa": Landscape(
-        letters="ACGU",
-        length=9,
-        num_columns=2,
-        sha256="98c50a3bb074111556077d635a2a4f8352fcb52108a94f569bbd90620517cad4",
-        description="5′ splice sites NNNGYNNNN of BRCA2; log10 PSI, two replicates",
-        source="Wong 2018",
-        decode=_decode_mpsa,
-    ),
+# columns of a file, [2, K^L] → measured codes [num], measurements [num, num_replicates] and variances [num] or None
+DECODERS: dict[str, Callable[[Array], tuple[Array, Array, Array | None]]] = {
+    "gb1": _decode_gb1,
+    "dmsc": _decode_dmsc,
+    "mpsa": _decode_mpsa,
 }

@@ -6,11 +6,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
+from stochflow.environments.base import Environment
 from stochflow.environments.channels import Channel
 from stochflow.environments.registry import PRETRAINING_TASK
 from stochflow.environments.rewards import Reward
-from stochflow.environments.sequences.environment import SequenceEnvironment
+from stochflow.environments.sequences.environment import SequenceEnvironment, configured_channel
 from stochflow.environments.sequences.task import Task
 
 
@@ -32,6 +34,9 @@ class MultiTaskEnvironment(SequenceEnvironment):
         task: the first of them; it stands for alphabet and length.
     """
 
+    # as where there is no task: whole tables are known, and the tasks share neither constraints nor modes
+    known, feasible, modes_reached = Environment.known, Environment.feasible, Environment.modes_reached
+
     def __init__(self, tasks: Sequence[Task], channel: Channel) -> None:
         if len({(task.alphabet, task.length) for task in tasks}) != 1 or not tasks[0].enumerable:
             raise ConfigError("pre-training needs enumerable tasks of one alphabet and length; choose others")
@@ -40,6 +45,9 @@ class MultiTaskEnvironment(SequenceEnvironment):
         self.name = PRETRAINING_TASK
         self.noisy = any(task.noisy for task in tasks)
         self.mode_threshold = max(task.mode_threshold for task in tasks)
+
+    def under(self, config: Config) -> "MultiTaskEnvironment":
+        return MultiTaskEnvironment(self.tasks, configured_channel(config.channel, self.task))
 
     def made(self, outcomes: Tensor, valid: Tensor) -> Tensor:
         return torch.cat([tasks_of_rows(len(outcomes), len(self.tasks)).unsqueeze(-1), outcomes], dim=1)
@@ -53,17 +61,8 @@ class MultiTaskEnvironment(SequenceEnvironment):
     def log_reward(self, made: Tensor, scores: Tensor, reward: Reward) -> Tensor:
         return self._by_task(made, lambda task, rows: task.log_reward(made[rows, 1:], scores[rows], reward))
 
-    def known(self, made: Tensor) -> Tensor:
-        return torch.ones(len(made), dtype=torch.bool)
-
-    def feasible(self, made: Tensor) -> Tensor | None:
-        return None
-
     def designs(self, made: Tensor) -> Tensor:
         return made[:, 1:]
-
-    def modes_reached(self, made: Tensor) -> Tensor | None:
-        return None
 
     def frame(self, intentions: Tensor, outcomes: Tensor, valid: Tensor) -> pd.DataFrame:
         numbers = tasks_of_rows(len(outcomes), len(self.tasks)).tolist()

@@ -1,8 +1,9 @@
-"""Compressed files of integer tables, verified by their SHA-256."""
+"""Compressed files of integer tables, verified by the SHA-256 that `data/SHA256SUMS` lists of each."""
 
 import hashlib
 import lzma
 from collections.abc import Sequence
+from functools import cache
 from importlib import resources
 
 import numpy as np
@@ -11,6 +12,7 @@ from stochflow.core.arrays import Array
 from stochflow.core.errors import DataError
 
 _SHIFTS = (0, 8, 16)
+_DATA = resources.files("stochflow.environments.sequences") / "data"
 
 
 def pack(columns: Sequence[Array]) -> bytes:
@@ -28,10 +30,21 @@ def unpack(packed: bytes, num_columns: int) -> Array:
     return (planes.astype(np.int64) << np.array(_SHIFTS)[:, None]).sum(axis=1)
 
 
-def read_verified(name: str, sha256: str, script: str) -> bytes:
-    """Bytes of a data file of the package; a DataError if its SHA-256 differs."""
+@cache
+def checksums() -> dict[str, str]:
+    """SHA-256 of every data file by its name."""
+    lines = (_DATA / "SHA256SUMS").read_text(encoding="ascii").splitlines()
+    return {name: sha256 for sha256, name in map(str.split, lines)}
+
+
+def read_verified(name: str, script: str) -> bytes:
+    """Bytes of a data file of the package; a DataError if its SHA-256 differs.
+
+    Args:
+        script: that builds the file.
+    """
     try:
-        packed = (resources.files("stochflow.environments.sequences") / "data" / name).read_bytes()
+        packed, sha256 = (_DATA / name).read_bytes(), checksums()[name]
     except OSError as error:
         raise DataError(f"the table {name} cannot be read ({error}); reinstall stochflow") from None
     digest = hashlib.sha256(packed).hexdigest()

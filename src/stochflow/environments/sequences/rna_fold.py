@@ -8,16 +8,10 @@ from torch import Tensor
 
 from stochflow.core.errors import ConfigError
 from stochflow.core.extras import extra
+from stochflow.environments.registry import FOLDS, FORMS
 from stochflow.environments.sequences.task import Alphabet, Task
 
-FORM = "rna-fold:L"
-# hairpin; hairpin with an interior loop; three-way junction; cloverleaf
-TARGETS = {
-    14: "((((......))))",
-    30: "(((((..((((....))))...)))))...",
-    50: "((((((..(((((....)))))..(((((....)))))..))))))....",
-    100: "(((((((((..((((((((......))))))))..((((((((.......))))))))....((((((((.......))))))))..)))))))))....",
-}
+FORM = FORMS["rna-fold"]
 _REMEMBERED = 2**18
 
 
@@ -38,7 +32,7 @@ class RnaFold(Task):
 
     def __init__(self, length: int) -> None:
         self.name = f"rna-fold:{length}"
-        self.length, self.target = length, TARGETS[length]
+        self.length, self.target = length, FOLDS[length]
         self.description = f"RNA that folds into {self.target}; score 1 − ensemble defect in [0, 1]"
         library = extra("RNA", "rna")
         self._remembered = lru_cache(_REMEMBERED)(lambda sequence: _agreement(library, sequence, self.target))
@@ -50,7 +44,7 @@ class RnaFold(Task):
 
 def rna_fold(parameters: str) -> RnaFold:
     """The task `rna-fold:<parameters>`, where the parameter is a length."""
-    lengths = {str(length): length for length in TARGETS}
+    lengths = {str(length): length for length in FOLDS}
     if parameters not in lengths:
         raise ConfigError(
             f"task 'rna-fold:{parameters}' has no target structure; choose L in {FORM} from: {', '.join(lengths)}"

@@ -127,7 +127,7 @@ class _Sweep:
         self._oracles = oracles
         self._results = Results(path, runs)
         self._results.write()
-        self._waiting = dict.fromkeys(self._results.missing)
+        self._pending = dict.fromkeys(self._results.missing)
 
     def work_off(self, engine: LocalEngine | RayEngine, listen: Listener | None) -> bool:
         """Run what is missing; whether somebody asked to stop before the end."""
@@ -136,7 +136,7 @@ class _Sweep:
             stop_file.unlink(missing_ok=True)
         except OSError as error:
             raise ConfigError(f"cannot remove {stop_file} ({error.strerror}); remove it by hand and go on") from None
-        if not self._waiting:
+        if not self._pending:
             return False
         watch = Watch(self._path, self._spec.trajectories, len(self._runs))
         with engine, stop_signal() as signalled:
@@ -149,11 +149,11 @@ class _Sweep:
             for outcome in engine.run(self._jobs(), self._expected_seconds, stop):
                 if outcome is not None:
                     self._take(outcome)
-                state = watch.look(self._waiting) if listen is not None else None
+                state = watch.look(self._pending) if listen is not None else None
                 if listen is not None and state is not None:
                     listen(state)
         stop_file.unlink(missing_ok=True)
-        return bool(self._waiting)
+        return bool(self._pending)
 
     def comparison(self, interrupted: bool) -> Comparison:
         frame, runs = self._results.frame(), list(self._runs.values())
@@ -176,7 +176,7 @@ class _Sweep:
                 tuple(self._spec.track),
                 named_oracle(self._runs[name].task, self._oracles),
             )
-            for name in self._waiting
+            for name in self._pending
         ]
 
     def _take(self, outcome: Outcome) -> None:
@@ -184,7 +184,7 @@ class _Sweep:
             warnings.warn(f"{outcome.name}: {text}", stacklevel=2)
         if outcome.status == "interrupted":
             return
-        del self._waiting[outcome.name]
+        del self._pending[outcome.name]
         if outcome.status == "finished":
             self._results.finish(outcome.name)
         else:

@@ -48,11 +48,11 @@ class LocalEngine:
 
     def run(self, jobs: list[Job], cost: Callable[[Job], float], stop: Callable[[], bool]) -> Iterator[Outcome | None]:
         """Outcomes as they come, and None a few times a second in between; after `stop` nothing new is started."""
-        waiting, deaths = list(jobs), Counter[str]()
-        while (waiting and not stop()) or self._busy():
-            while waiting and not stop() and len(self._busy()) < self._jobs:
-                job = max(waiting, key=cost)
-                waiting.remove(job)
+        pending, deaths = list(jobs), Counter[str]()
+        while (pending and not stop()) or self._busy():
+            while pending and not stop() and len(self._busy()) < self._jobs:
+                job = max(pending, key=cost)
+                pending.remove(job)
                 self._give(job)
             for worker, job in self._answering():
                 outcome = self._answer(worker, job)
@@ -62,7 +62,7 @@ class LocalEngine:
                 # somebody ended the worker, not us
                 deaths[job.name] += 1
                 if deaths[job.name] <= self._retries:
-                    waiting.append(job)
+                    pending.append(job)
                 else:
                     yield Outcome(job.name, "failed", f"its worker process was ended {deaths[job.name]} times")
             yield None

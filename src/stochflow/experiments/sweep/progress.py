@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
@@ -95,9 +94,7 @@ class Board:
     def __enter__(self) -> "Board":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def show(self, state: State) -> None:

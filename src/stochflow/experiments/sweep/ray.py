@@ -52,11 +52,11 @@ class RayEngine:
     def run(self, jobs: list[Job], cost: Callable[[Job], float], stop: Callable[[], bool]) -> Iterator[Outcome | None]:
         """Outcomes as they come, and None a few times a second in between; after `stop` nothing new is started."""
         task = self._ray.remote(num_cpus=1, max_retries=self._retries)(execute)
-        waiting = sorted(jobs, key=cost)
+        pending = sorted(jobs, key=cost)
         running: dict[Any, Job] = {}
-        while (waiting and not stop()) or running:
-            while waiting and not stop() and len(running) < (self._limit or len(jobs)):
-                job = waiting.pop()
+        while (pending and not stop()) or running:
+            while pending and not stop() and len(running) < (self._limit or len(jobs)):
+                job = pending.pop()
                 running[task.remote(job)] = job
             done, _ = self._ray.wait(list(running), num_returns=1, timeout=_TICK)
             for reference in done:

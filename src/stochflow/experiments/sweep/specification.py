@@ -10,10 +10,8 @@ from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.environments.base import Environment
 from stochflow.environments.factory import same_setting
-from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.oracles.task import PREFIX
 from stochflow.environments.settings import resolve_layers
-from stochflow.experiments.build import reference_tokens
 from stochflow.experiments.launch import default_path, prepare
 from stochflow.experiments.sweep.config import RUNS, SweepConfig
 from stochflow.experiments.torch_settings import choose_device
@@ -103,8 +101,8 @@ def _runs(spec: SweepConfig, oracles: Sequence[str]) -> Iterator[PlannedRun]:
 
 def _check_surroundings(spec: SweepConfig, config: Config, environment: Environment) -> None:
     """What a run needs beyond its settings must be there before the first one starts."""
-    if isinstance(environment, SequenceEnvironment) and config.evaluation.reference is not None:
-        reference_tokens(Path(config.evaluation.reference), environment.task)
+    if config.evaluation.reference is not None:
+        environment.read_designs(Path(config.evaluation.reference))
     if spec.engine == "local":  # machines of a cluster have devices and modules of their own
         choose_device(config.device)
         environment.check()

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from stochflow.core.logspace import log_marginal, safe_log
 from stochflow.forecasting.model.bins import Bins
 from stochflow.forecasting.model.residuals import ResidualDistribution
-from stochflow.models.attention import initialise_linears
 from stochflow.models.context import ContextConfig, ContextEncoder
+from stochflow.models.initialisation import initialise_linears
 
 # initial log-odds of an intention against its neighbour closer to zero
 INITIAL_FOCUS = 3.0

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-from stochflow.core.logspace import safe_log
 from stochflow.environments.graphs.graph import Graph
 
 # weights of the kind's distribution, in observations, that a state's own counts are weighed against
@@ -32,10 +31,6 @@ class CountedDynamics(nn.Module):
         """Count steps, [num] each."""
         ones = torch.ones(len(states), dtype=torch.float64)
         self.counts.index_put_((states, intentions, outcomes), ones, accumulate=True)
-
-    def log_beliefs(self, outcomes: Tensor) -> Tensor:
-        """log P̂ of every state, float64, [S, A, C]."""
-        return safe_log(self.table())
 
     def table(self) -> Tensor:
         """P̂, float64, [S, A, C]; zero after intentions that are not possible."""
@@ -80,14 +75,8 @@ class KnownGraphDynamics(nn.Module):
         super().__init__()
         self._graph = graph
 
-    def observe(self, states: Tensor, intentions: Tensor, outcomes: Tensor) -> None:
-        """Nothing to learn."""
-
     def table(self) -> Tensor:
         return self._graph.dynamics
-
-    def log_beliefs(self, outcomes: Tensor) -> Tensor:
-        return safe_log(self.table())
 
 
 GraphDynamics = CountedDynamics | KnownGraphDynamics

@@ -8,13 +8,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from stochflow.core.arrays import Bools, Ints
 from stochflow.core.logspace import TINY_PROBABILITY, masked_log_softmax
 from stochflow.environments.channels import Channel
 from stochflow.models.conditioning import per_row
+from stochflow.models.initialisation import set_to_zero
 from stochflow.models.kmer_body import PrefixBody
 
 DependsOn = Literal["intention", "position", "state"]
-Tokens = npt.NDArray[np.int64] | npt.NDArray[np.uint8]
+Tokens = Ints | npt.NDArray[np.uint8]
 Codes = npt.NDArray[np.integer]
 _STATE_WIDTH = 64
 
@@ -57,15 +59,9 @@ class DynamicsModel(nn.Module):
     def initialise(self, generator: torch.Generator) -> None:
         if self.state_body is not None:
             self.state_body.initialise(generator)
-            nn.init.zeros_(self.state_head.weight)
-            nn.init.zeros_(self.state_head.bias)
+            set_to_zero(self.state_head)
         if self.context_head is not None:
-            nn.init.zeros_(self.context_head.weight)
-            nn.init.zeros_(self.context_head.bias)
-
-    @property
-    def device(self) -> torch.device:
-        return self.intention.device
+            set_to_zero(self.context_head)
 
     @property
     def sees_state(self) -> bool:
@@ -87,8 +83,7 @@ class DynamicsModel(nn.Module):
         if self.position is not None:
             logits = logits + self.position[:time]
         if self.state_body is not None:
-            features = self.state_body.features(self.state_body.prefix_sums(tokens[:, :-1]))
-            logits = logits + self.state_head(features).unflatten(-1, (self.num_tokens, self.num_tokens))
+            logits = logits + self._of_states(self.state_body.prefix_states(tokens[:, :-1]))
         return masked_log_softmax(self._with_context(logits, context), self.possible)
 
     def log_matrices_at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Tensor:
@@ -97,13 +92,13 @@ class DynamicsModel(nn.Module):
         if self.position is not None:
             logits = logits + self.position[depths]
         if self.state_body is not None:
-            features = self.state_body.features(self.state_body.sums_at(tokens, depths))
-            logits = logits + self.state_head(features).unflatten(-1, (self.num_tokens, self.num_tokens))
+            logits = logits + self._of_states(self.state_body.states_at(tokens, depths))
         return masked_log_softmax(self._with_context(logits, context), self.possible)
 
-    def log_beliefs(self, outcomes: Tensor) -> Tensor:
-        """log P̂ along sequences, float64, on the CPU; [num, L] → [num or 1, L, K, K]."""
-        return _log_beliefs(self, outcomes)
+    def _of_states(self, states: Tensor) -> Tensor:
+        """Logits that the state network adds, from what its body makes of prefixes; [..., width] → [..., K, K]."""
+        assert self.state_body is not None
+        return self.state_head(self.state_body.features(states)).unflatten(-1, (self.num_tokens, self.num_tokens))
 
     def _with_context(self, logits: Tensor, context: Tensor | None) -> Tensor:
         """Logits plus what the context adds to every state of its row; [..., K, K] → the same."""
@@ -125,26 +120,14 @@ class KnownDynamics(nn.Module):
         super().__init__()
         self.register_buffer("log_table", channel.log_matrices(length).float(), persistent=False)
 
-    @property
-    def device(self) -> torch.device:
-        return self.log_table.device
-
     def log_matrices(self, tokens: Tensor, context: Tensor | None = None) -> Tensor:
         return self.log_table[: tokens.shape[1]].unsqueeze(0)
 
     def log_matrices_at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Tensor:
         return self.log_table[depths]
 
-    def log_beliefs(self, outcomes: Tensor) -> Tensor:
-        return _log_beliefs(self, outcomes)
-
 
 Dynamics = DynamicsModel | KnownDynamics
-
-
-@torch.no_grad()
-def _log_beliefs(dynamics: Dynamics, outcomes: Tensor) -> Tensor:
-    return dynamics.log_matrices(outcomes.to(dynamics.device)).double().cpu()
 
 
 def chosen(log_matrices: Tensor, intentions: Tensor, outcomes: Tensor) -> Tensor:
@@ -173,7 +156,7 @@ def transition_codes(intentions: Tokens, outcomes: Tokens, num_tokens: int) -> C
     return codes.astype(code_kind(num_codes))
 
 
-def transition_counts(codes: Codes, valid: npt.NDArray[np.bool_] | None, num_tokens: int) -> npt.NDArray[np.int64]:
+def transition_counts(codes: Codes, valid: Bools | None, num_tokens: int) -> Ints:
     """How often each outcome followed each intention at each position, [draws, num, L] → [draws, L, K, K].
 
     Args:

@@ -3,14 +3,14 @@
 import math
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Ints
+from stochflow.core.torch_kernels import ADAM_EPSILON, BETA_1, BETA_2
 from stochflow.models.dynamics.tabular import DynamicsModel, counted_gradient, table_log_probs
 
-# those of torch.optim.Adam and torch.nn.utils.clip_grad_norm_
-_DECAY_MEAN, _DECAY_SQUARE, _EPSILON, _NORM_MARGIN = 0.9, 0.999, 1e-8, 1e-6
+_NORM_MARGIN = 1e-6  # that of torch.nn.utils.clip_grad_norm_
 
 
 class TableAdam:
@@ -29,7 +29,7 @@ class TableAdam:
         self._step = 0
         self._means, self._squares = np.zeros_like(self._tables()), np.zeros_like(self._tables())
 
-    def fit(self, counts: npt.NDArray[np.int64], learning_rate: float) -> np.ndarray:
+    def fit(self, counts: Ints, learning_rate: float) -> np.ndarray:
         """One update per table of transition counts, in turn; [rounds, L, K, K] → losses, [rounds]."""
         tables = self._tables()
         self._convert(tables.dtype)
@@ -91,17 +91,17 @@ class TableAdam:
         if norm > self._clip - _NORM_MARGIN:
             gradient *= min(self._clip / (norm + _NORM_MARGIN), 1.0)
         self._step += 1
-        self._means += (1.0 - _DECAY_MEAN) * (gradient - self._means)
+        self._means += (1.0 - BETA_1) * (gradient - self._means)
         gradient *= gradient
         gradient -= self._squares
-        gradient *= 1.0 - _DECAY_SQUARE
+        gradient *= 1.0 - BETA_2
         self._squares += gradient
         # both corrections of Adam as one factor of the step
-        root = math.sqrt(1.0 - _DECAY_SQUARE**self._step)
+        root = math.sqrt(1.0 - BETA_2**self._step)
         spread = np.sqrt(self._squares)
-        spread += _EPSILON * root
+        spread += ADAM_EPSILON * root
         np.divide(self._means, spread, out=spread)
-        spread *= learning_rate * root / (1.0 - _DECAY_MEAN**self._step)
+        spread *= learning_rate * root / (1.0 - BETA_1**self._step)
         tables -= spread
 
     def _tables(self) -> np.ndarray:

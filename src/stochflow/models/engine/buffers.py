@@ -2,16 +2,15 @@
 
 import weakref
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Array
 from stochflow.models.engine.layers import Weights, lowered, transposed
 from stochflow.models.kmer_body import PrefixBody
 
-Array = npt.NDArray[Any]
 _MAX_VIEWS = 256  # stretches of nodes whose views are kept: those of a few batch sizes
 
 
@@ -20,7 +19,7 @@ class Rows(NamedTuple):
 
     Attributes:
         sums: the first layer, [rows, width].
-        made: the activations, see `trunk`.
+        made: the activations, see `layers`.
         outputs: the heads side by side, [rows, n].
         arrays: the last of the activations and the heads as numpy sees them; None where it cannot.
     """
@@ -56,7 +55,7 @@ class Buffers:
         self.trunk = body.trunk_weights
         self.table, self.start = body.embedding.weight, body.start
         self.sizes = [len(weight) for weight in heads[::2]]
-        widths = [body.width, *body.activation_widths(), sum(self.sizes)]
+        widths = [body.width, *body.trunk.widths(body.width, len(body.layers)), sum(self.sizes)]
         self._sums, *self._made, self._outputs = (self.start.detach().new_empty(capacity, n) for n in widths)
         num, like = sum(self.sizes), self.start.detach()
         self._heads = like.new_empty(num, body.width), like.new_empty(num)
@@ -95,7 +94,7 @@ class Buffers:
         return weight, bias
 
     def read_trunk(self) -> tuple[Weights, Weights]:
-        """What `PrefixBody.add_gradients` and `PrefixBody.activations` read, as it is now."""
+        """What `Trunk.add_gradients` and `Trunk.activations` read, as it is now."""
         if self.body.precision is not None:
             weights = lowered(self.trunk, self.body.precision)
             return weights, transposed(weights)

@@ -7,8 +7,8 @@ Products are made in the precision of the matrices that are given, see `lowered`
 sums.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -120,8 +120,8 @@ def add_residual_gradients(
     return before_norm
 
 
-def add_plain_gradients(grad: Tensor, weights: Weights, made: Sequence[Tensor], into: Weights) -> Tensor:
-    """The same for the plain kind, which has no norm."""
+def add_plain_gradients(grad: Tensor, sums: Tensor, weights: Weights, made: Sequence[Tensor], into: Weights) -> Tensor:
+    """The same for the plain kind, which has no norm and needs no sums."""
     for number in range(len(weights) // 2 - 1, -1, -1):
         grad = relu_backward_into(grad, made[number + 1], grad)
         weight = weights[2 * number]
@@ -131,44 +131,42 @@ def add_plain_gradients(grad: Tensor, weights: Weights, made: Sequence[Tensor], 
     return relu_backward_into(grad, made[0], grad)
 
 
-class ResidualTrunk(torch.autograd.Function):
-    """Features of summed embeddings."""
+class Trunk(NamedTuple):
+    """One kind of layers: what it keeps of a forward pass, that pass, and its gradient.
+
+    Attributes:
+        widths: columns of everything that `activations` writes, from the width and the number of layers.
+        activations: see `residual_activations`.
+        add_gradients: see `add_residual_gradients`.
+    """
+
+    widths: Callable[[int, int], list[int]]
+    activations: Callable[[Tensor, Weights, Sequence[Tensor]], None]
+    add_gradients: Callable[[Tensor, Tensor, Weights, Sequence[Tensor], Weights], Tensor]
+
+
+RESIDUAL = Trunk(residual_widths, residual_activations, add_residual_gradients)
+PLAIN = Trunk(plain_widths, plain_activations, add_plain_gradients)
+
+
+class TrunkFeatures(torch.autograd.Function):
+    """Features of summed embeddings, [rows, width] → [rows, width], with the hand-written gradient of a trunk."""
 
     @staticmethod
-    def forward(ctx: Any, precision: torch.dtype | None, sums: Tensor, *weights: Tensor) -> Tensor:
-        """[rows, width] → [rows, width]; the weights are those of `add_residual_gradients`, not yet `lowered`."""
-        made = [sums.new_empty(len(sums), n) for n in residual_widths(sums.shape[-1], len(weights) // 2 - 1)]
-        residual_activations(sums, transposed(lowered(weights, precision)), made)
+    def forward(ctx: Any, trunk: Trunk, precision: torch.dtype | None, sums: Tensor, *weights: Tensor) -> Tensor:
+        """The weights are those of `add_gradients`, not yet `lowered`."""
+        num_layers = sum(weight.ndim == 2 for weight in weights)
+        made = [sums.new_empty(len(sums), n) for n in trunk.widths(sums.shape[-1], num_layers)]
+        trunk.activations(sums, transposed(lowered(weights, precision)), made)
         ctx.save_for_backward(sums, *weights, *made)
-        ctx.num_weights, ctx.precision = len(weights), precision
+        ctx.num_weights, ctx.trunk, ctx.precision = len(weights), trunk, precision
         return made[-1].view_as(made[-1])
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         sums, *saved = ctx.saved_tensors
-        weights = saved[: ctx.num_weights]
+        weights, made = saved[: ctx.num_weights], saved[ctx.num_weights :]
         into = [torch.zeros_like(weight) for weight in weights]
-        read = lowered(weights, ctx.precision)
-        return None, add_residual_gradients(grad.clone(), sums, read, saved[ctx.num_weights :], into), *into
-
-
-class PlainTrunk(torch.autograd.Function):
-    """The same for the plain kind."""
-
-    @staticmethod
-    def forward(ctx: Any, precision: torch.dtype | None, sums: Tensor, *weights: Tensor) -> Tensor:
-        made = [sums.new_empty(len(sums), n) for n in plain_widths(sums.shape[-1], len(weights) // 2)]
-        plain_activations(sums, transposed(lowered(weights, precision)), made)
-        ctx.save_for_backward(*weights, *made)
-        ctx.num_weights, ctx.precision = len(weights), precision
-        return made[-1].view_as(made[-1])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        saved = ctx.saved_tensors
-        weights = saved[: ctx.num_weights]
-        into = [torch.zeros_like(weight) for weight in weights]
-        read = lowered(weights, ctx.precision)
-        return None, add_plain_gradients(grad, read, saved[ctx.num_weights :], into), *into
+        before = ctx.trunk.add_gradients(grad.clone(), sums, lowered(weights, ctx.precision), made, into)
+        return None, None, before, *into

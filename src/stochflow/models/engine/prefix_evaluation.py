@@ -1,20 +1,24 @@
 """The k-mer network on a tree of prefixes, level by level, or at single prefixes, with hand-written gradients."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from stochflow.core.arrays import Array, Ints
 from stochflow.core.logspace import masked_log_softmax
 from stochflow.core.torch_kernels import log_softmax_backward
-from stochflow.models.engine.buffers import Array, Buffers, Rows
-from stochflow.models.engine.prefix_layout import Numbers, PrefixTree, climb
-from stochflow.models.evaluation import writes_in_place
-from stochflow.models.kmer_body import PrefixBody
+from stochflow.models.engine.buffers import Buffers, Rows
+from stochflow.models.engine.prefix_layout import PrefixTree, climb
+from stochflow.models.evaluation import Evaluation, H, Heads, writes_in_place
+
+Arrange: TypeAlias = Callable[[Heads, Tensor | None], H]
 
 
 class EngineEvaluation(ABC):
@@ -36,22 +40,19 @@ class EngineEvaluation(ABC):
     def row_outputs(self) -> Tensor:
         """The heads at every row side by side, without gradient, [..., n]."""
 
-    def rows(self) -> Array:
-        """The same as numpy sees them."""
-        return self.row_outputs().cpu().numpy()
-
     @abstractmethod
     def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
         """Add the gradient in all weights that follows from that in `row_outputs`, [..., n]."""
 
-    def heads(self, allowed: Tensor | None, log_completions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """log π, log π_B and log F at every row, [..., K], [..., K] and [...].
+    def heads(self, allowed: Tensor | None, log_completions: Tensor) -> Heads:
+        """log π, log π_B and log F at every row.
 
         Args:
             allowed: what a mask says of the intentions, [..., K].
             log_completions: what is added to the head of log F, [...] or broadcastable to it.
         """
-        return _Heads.apply(self, allowed, log_completions, *self._space.weights)  # type: ignore[no-untyped-call]  # torch
+        found = _Heads.apply(self, allowed, log_completions, *self._space.weights)  # type: ignore[no-untyped-call]  # torch
+        return Heads(*found)
 
     @property
     def is_current(self) -> bool:
@@ -86,7 +87,7 @@ class EngineEvaluation(ABC):
 
     def _evaluate(self, rows: Rows) -> Tensor:
         """Everything behind the first layer, which is there; the heads, [rows, n]."""
-        self._body.activations(rows.sums, self._trunk_columns, rows.made)
+        self._body.trunk.activations(rows.sums, self._trunk_columns, rows.made)
         if rows.arrays is None or self._space.head_arrays is None:
             return torch.addmm(self._head_bias, rows.made[-1], self._head_weight.t(), out=rows.outputs)
         # by numpy, whose products with a few columns take a fraction of torch's
@@ -103,7 +104,9 @@ class EngineEvaluation(ABC):
         """
         num_heads = len(self._space.heads)
         features = self._add_behind_features(grad, rows, into[-num_heads:])
-        return self._body.add_gradients(features, rows.sums, self._trunk, rows.made, into[2 : len(into) - num_heads])
+        return self._body.trunk.add_gradients(
+            features, rows.sums, self._trunk, rows.made, into[2 : len(into) - num_heads]
+        )
 
     def _add_behind_features(self, grad: Tensor, rows: Rows, into: list[Tensor]) -> Tensor:
         """Add the gradient in all heads; returns that in the features, [rows, width]."""
@@ -132,13 +135,13 @@ class PrefixEvaluation(EngineEvaluation):
         """The first levels of the tree are there, but nothing of them is evaluated yet.
 
         Args:
-            space: with a capacity of `num_nodes`.
+            space: with a capacity for the most nodes that the tree can come to have.
             num_complete: levels after the first that hold all prefixes there are.
         """
         super().__init__(space)
         self.tree = tree
         self._starts = [0, tree.sizes[0]]  # first node of every level, and of the one to come
-        self._indices: list[list[Numbers]] = []  # per level after the first
+        self._indices: list[list[Ints]] = []  # per level after the first
         self._levels: list[Array] = []  # the heads of each level
         self._num_grown, self.num_levels = 1, 0
         # the table and the first layer of all nodes as numpy sees them, where it can
@@ -150,12 +153,6 @@ class PrefixEvaluation(EngineEvaluation):
         for indices, parents in self._body.complete_levels(num_complete):
             self._add_level(indices, parents, len(parents))
 
-    @staticmethod
-    def num_nodes(body: PrefixBody, tree: PrefixTree, num_complete: int) -> int:
-        """The most nodes that a tree can come to have."""
-        complete = sum(tree.num_tokens**depth for depth in range(1 + num_complete))
-        return max(tree.sizes[0], complete) + (body.length - num_complete) * tree.batch_size
-
     @property
     def needs_growth(self) -> bool:
         """True when the tree has a level whose first layer is not known."""
@@ -165,9 +162,10 @@ class PrefixEvaluation(EngineEvaluation):
         """The first layer of the next level, which the tree has."""
         depth, tree = self._num_grown, self.tree
         parents = None if tree.same(depth) else tree.parents[depth - 1]
-        self._add_level(self._body.last_indices(tree.node_columns(depth)), parents, tree.sizes[depth])
+        columns = tree.node_columns(depth, self._body.longest)
+        self._add_level(self._body.last_indices(columns, depth), parents, tree.sizes[depth])
 
-    def _add_level(self, indices: list[Numbers], parents: Numbers | None, size: int) -> None:
+    def _add_level(self, indices: list[Ints], parents: Ints | None, size: int) -> None:
         """The first layer of a level whose nodes add some embedding rows to what their parents have.
 
         Args:
@@ -199,6 +197,13 @@ class PrefixEvaluation(EngineEvaluation):
         for level in range(self.num_levels, self._num_grown):
             self._levels.append(outputs[starts[level] - first : starts[level + 1] - first])
         self.num_levels = self._num_grown
+
+    def finish(self) -> None:
+        """All levels that the tree has, the complete sequences included, which sampling leaves out."""
+        while self._num_grown <= self.tree.depth:
+            self.grow()
+        if self.num_levels < self._num_grown:
+            self.evaluate()
 
     def covers(self, tokens: Tensor) -> bool:
         """True when this is the network as it is now, on finished rows that are just these, [batch, time]."""
@@ -232,6 +237,58 @@ class PrefixEvaluation(EngineEvaluation):
         climb(self._add_behind_sums(grad, self._space.rows(0, num), into), self._indices, self.tree, into[0], into[1])
 
 
+class StateEvaluation(EngineEvaluation):
+    """Evaluates prefixes of any depth that stand for themselves, where numpy can read the weights."""
+
+    def __init__(self, space: Buffers, bags: sparse.csr_matrix) -> None:
+        """All of them at once.
+
+        Args:
+            space: with a capacity for them.
+            bags: which embeddings add up to each, see `PrefixBody.bags`.
+        """
+        super().__init__(space)
+        self._bags = bags
+        sums = bags @ space.table.detach().numpy()
+        sums += space.start.detach().numpy()
+        self._rows = space.rows(0, len(sums))._replace(sums=torch.from_numpy(sums))
+        self._evaluate(self._rows)
+
+    def row_outputs(self) -> Tensor:
+        return self._rows.outputs
+
+    def _add_gradients(self, rows: Tensor, into: list[Tensor]) -> None:
+        sums = self._add_behind_sums(rows, self._rows, into)
+        into[0].add_(torch.from_numpy(self._bags.T @ sums.numpy()))
+        into[1].add_(sums.sum(dim=0))
+
+
+class EngineHeads(Evaluation[H]):
+    """Outputs as the hand-written engine has them.
+
+    Args:
+        engine: what it has evaluated.
+        allowed: what a mask says of the intentions at the same prefixes, [..., K].
+        log_completions: what is added to the head of log F, [...].
+        arrange: makes the heads that were requested of those at the prefixes and of `allowed`.
+    """
+
+    def __init__(
+        self, engine: EngineEvaluation, allowed: Tensor | None, log_completions: Tensor, arrange: Arrange[H]
+    ) -> None:
+        self._engine, self._allowed, self._log_completions = engine, allowed, log_completions
+        self._arrange = arrange
+
+    def heads(self) -> H:
+        return self._arrange(self._engine.heads(self._allowed, self._log_completions), self._allowed)
+
+    def outputs(self) -> Array:
+        return self._engine.row_outputs().cpu().numpy()
+
+    def backward(self, grad: Array) -> None:
+        self._engine.add_gradients(torch.from_numpy(grad).to(self._log_completions.device))
+
+
 class _Heads(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -259,8 +316,4 @@ class _Heads(torch.autograd.Function):
                 if number == 0 and ctx.allowed is not None:
                     grad = grad.masked_fill(~ctx.allowed, 0.0)
                 part.copy_(log_softmax_backward(grad, log_probs))
-        return None, None, None, *_returned(ctx.evaluation.gradients(rows), ctx.num_weights)
-
-
-def _returned(gradients: list[Tensor] | None, num: int) -> list[Tensor | None]:
-    return [None] * num if gradients is None else [*gradients]
+        return None, None, None, *(ctx.evaluation.gradients(rows) or [None] * ctx.num_weights)

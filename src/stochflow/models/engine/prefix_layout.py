@@ -3,18 +3,17 @@
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import overload
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from stochflow.core.arrays import Ints
+from stochflow.core.codes import decode
 
 SMALL_BATCH = 32  # below it, looking for prefixes that rows share costs more than it saves
 # when so few rows could still be spared, the same holds
 _FEW_ROWS, _FEW_SHARE = 12, 16
-
-Numbers = npt.NDArray[np.int64]
 
 
 class PrefixTree:
@@ -41,14 +40,14 @@ class PrefixTree:
     ) -> None:
         self.num_tokens, self._num_complete = num_tokens, num_complete
         self.device, self.on_cpu = device, device.type == "cpu"
-        self._columns: list[Numbers] = []
+        self._columns: list[Ints] = []
         self._all, nothing = all_rows(batch_size)
         self.batch_size = batch_size
         # one row of the batch that begins with each node, [num_nodes]; None where a level is complete
-        self._rows: list[Numbers | None] = [self._all if apart else None]
+        self._rows: list[Ints | None] = [self._all if apart else None]
         self.sizes = [batch_size if apart else 1]
-        self.parents: list[Numbers] = []
-        self._nodes: Numbers | None = None
+        self.parents: list[Ints] = []
+        self._nodes: Ints | None = None
         self.which = [self._all if apart else nothing]
 
     @classmethod
@@ -67,11 +66,7 @@ class PrefixTree:
     @property
     def tokens(self) -> Tensor:
         """The rows so far, [batch, depth]."""
-        return self.tokens_of(len(self._columns))
-
-    def tokens_of(self, depth: int) -> Tensor:
-        """The first tokens of the rows, [batch, depth]."""
-        return self._side_by_side(self._columns[:depth], self.batch_size)
+        return self._side_by_side(self._columns, self.batch_size)
 
     @property
     def parted(self) -> bool:
@@ -82,16 +77,15 @@ class PrefixTree:
         """The prefixes of a level, [num_nodes, depth]."""
         return self._side_by_side(self.node_columns(depth), self.sizes[depth])
 
-    def node_columns(self, depth: int) -> Sequence[Numbers]:
-        """The same position by position, [num_nodes] each."""
-        rows = self._rows[depth]
+    def node_columns(self, depth: int, num_last: int | None = None) -> list[Ints]:
+        """The same position by position, [num_nodes] each; all of them, or at most so many of the last."""
+        rows, first = self._rows[depth], 0 if num_last is None else max(depth - num_last, 0)
         if rows is None:
-            return list(all_prefixes(self.num_tokens, depth, torch.device("cpu")).numpy().T)
-        if rows is self._all:
-            return self._columns[:depth]
-        return Selected(self._columns[:depth], rows)
+            return list(all_prefixes(self.num_tokens, depth, torch.device("cpu")).numpy().T[first:])
+        columns = self._columns[first:depth]
+        return columns if rows is self._all else [column[rows] for column in columns]
 
-    def advance(self, column: Numbers) -> None:
+    def advance(self, column: Ints) -> None:
         """Append one token per row, [batch]."""
         which, depth, batch_size = self.which[-1], len(self.parents), self.batch_size
         self._columns.append(column)
@@ -143,7 +137,7 @@ class PrefixTree:
         """True when a level after the first holds all prefixes there are, in lexicographic order."""
         return 0 < depth <= self._num_complete
 
-    def nodes(self, num_levels: int) -> Numbers:
+    def nodes(self, num_levels: int) -> Ints:
         """Number of every row's node on the first levels, counted through all of them; [batch, levels]."""
         if self._nodes is None or self._nodes.shape[1] != num_levels:
             firsts = accumulate(self.sizes[: num_levels - 1], initial=0)
@@ -152,55 +146,34 @@ class PrefixTree:
                 np.add(self.which[level], first, out=self._nodes[:, level])
         return self._nodes
 
-    def tensor(self, numbers: Numbers) -> Tensor:
-        """Numbers as an index of values of nodes; same shape."""
+    def tensor(self, numbers: Ints) -> Tensor:
+        """Ints as an index of values of nodes; same shape."""
         found = torch.from_numpy(numbers)
         return found if self.on_cpu else found.to(self.device)
 
-    def _side_by_side(self, columns: Sequence[Numbers], num_rows: int) -> Tensor:
+    def _side_by_side(self, columns: Sequence[Ints], num_rows: int) -> Tensor:
         """Tokens position by position, [num_rows] each → [num_rows, positions]."""
         found = np.empty((num_rows, len(columns)), np.int64)
         for position, column in enumerate(columns):
             found[:, position] = column
         return self.tensor(found)
 
-    def _append(self, parents: Numbers, rows: Numbers | None, which: Numbers, size: int) -> None:
+    def _append(self, parents: Ints, rows: Ints | None, which: Ints, size: int) -> None:
         self.parents.append(parents)
         self._rows.append(rows)
         self.which.append(which)
         self.sizes.append(size)
 
 
-class Selected(Sequence[Numbers]):
-    """Some rows of columns, each selected when it is asked for."""
-
-    def __init__(self, columns: list[Numbers], rows: Numbers) -> None:
-        self._columns, self._rows = columns, rows
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    @overload
-    def __getitem__(self, place: int) -> Numbers: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Numbers]: ...
-
-    def __getitem__(self, place: int | slice) -> Numbers | list[Numbers]:
-        if isinstance(place, slice):
-            return [column[self._rows] for column in self._columns[place]]
-        return self._columns[place][self._rows]
-
-
 @lru_cache(maxsize=64)
-def all_rows(batch_size: int) -> tuple[Numbers, Numbers]:
-    """Numbers of rows, and as many zeros, [batch] each."""
+def all_rows(batch_size: int) -> tuple[Ints, Ints]:
+    """Ints of rows, and as many zeros, [batch] each."""
     rows = np.arange(batch_size)
     return rows, np.zeros_like(rows)
 
 
 @lru_cache(maxsize=64)
-def all_parents(num_tokens: int, depth: int) -> Numbers:
+def all_parents(num_tokens: int, depth: int) -> Ints:
     """Number of the prefix without its last token of each of `all_prefixes`, [num_tokens^depth]."""
     return np.arange(num_tokens**depth) // num_tokens
 
@@ -208,8 +181,7 @@ def all_parents(num_tokens: int, depth: int) -> Numbers:
 @lru_cache(maxsize=64)
 def all_prefixes(num_tokens: int, depth: int, device: torch.device) -> Tensor:
     """All prefixes of a length in lexicographic order, [num_tokens^depth, depth]."""
-    numbers = torch.arange(num_tokens**depth, device=device).unsqueeze(-1)
-    return numbers // num_tokens ** torch.arange(depth - 1, -1, -1, device=device) % num_tokens
+    return decode(torch.arange(num_tokens**depth, device=device), num_tokens, depth)
 
 
 @lru_cache(maxsize=64)
@@ -219,7 +191,7 @@ def num_complete_levels(num_tokens: int, length: int, batch_size: int) -> int:
     return sum(num_tokens**depth <= most for depth in range(1, length)) if num_tokens > 1 else 0
 
 
-def climb(grad: Tensor, indices: list[list[Numbers]], tree: PrefixTree, table: Tensor, start: Tensor) -> None:
+def climb(grad: Tensor, indices: list[list[Ints]], tree: PrefixTree, table: Tensor, start: Tensor) -> None:
     """Add the gradient of sums of embeddings along a tree, which climbs it once, to that in the embeddings.
 
     Args:

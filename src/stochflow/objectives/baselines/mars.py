@@ -5,10 +5,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from stochflow.core.logspace import pick
 from stochflow.models.edit_proposal import EditProposal
 from stochflow.objectives.base import Terms
 from stochflow.objectives.baselines.mcmc import MetropolisHastings
 from stochflow.objectives.learners import SequenceLearner
+from stochflow.objectives.path_terms import log_likelihood
 
 
 def realised_log_proposal(log_edits: Tensor, before: Tensor, realised: Tensor, log_dynamics: Tensor) -> Tensor:
@@ -23,10 +25,8 @@ def realised_log_proposal(log_edits: Tensor, before: Tensor, realised: Tensor, l
     Returns:
         [batch].
     """
-    rows = log_dynamics.expand(len(realised), -1, -1, -1)
-    came = realised[..., None, None].expand(*rows.shape[:-1], 1)
-    log_letters = rows.gather(-1, came).squeeze(-1)  # log P̂(x_t|a) for every a, [batch, L, K]
-    unedited = log_letters.gather(-1, before.unsqueeze(-1)).squeeze(-1)
+    log_letters = log_likelihood(log_dynamics, realised)
+    unedited = pick(log_letters, before)
     # an edit exchanges one factor of the product
     exchanged = log_edits + log_letters - unedited.unsqueeze(-1)
     return unedited.sum(dim=-1) + exchanged.flatten(1).logsumexp(dim=-1)
@@ -43,6 +43,8 @@ class Mars(MetropolisHastings):
         improvements: latest improving moves, from [:, 0] to [:, 1], uint8, [num, 2, L].
     """
 
+    reads_dynamics = True  # the likelihood of what came goes through P̂
+
     def __init__(self, learner: SequenceLearner) -> None:
         super().__init__(learner)
         network, config = learner.network, learner.config.chains
@@ -50,11 +52,6 @@ class Mars(MetropolisHastings):
         self.proposal.initialise(learner.generators["init"])
         self.own["proposal"] = self.proposal.to(learner.device)
         self.improvements = torch.empty(0, 2, network.length, dtype=torch.uint8)
-
-    @property
-    def reads_dynamics(self) -> bool:
-        """The likelihood of what came goes through P̂."""
-        return True
 
     @torch.no_grad()
     def propose(self, states: Tensor, generator: torch.Generator) -> Tensor:

@@ -75,6 +75,9 @@ class MetropolisHastings(Objective):
     """
 
     learner: SequenceLearner
+    # a state keeps the measurement it was accepted with: a pseudo-marginal chain (Andrieu and Roberts 2009)
+    reward_mean = ARITHMETIC
+    reads_dynamics = False  # what came is accepted or not, whatever was meant
 
     def __init__(self, learner: SequenceLearner) -> None:
         super().__init__(learner)
@@ -82,16 +85,6 @@ class MetropolisHastings(Objective):
         self.states = torch.empty(0, network.length, dtype=torch.int64)
         self.scores = torch.empty(0, dtype=torch.float64)
         self.kept = Reservoir(config.kept, network.length)
-
-    @property
-    def reward_mean(self) -> str:
-        """A state keeps the measurement it was accepted with: a pseudo-marginal chain (Andrieu and Roberts 2009)."""
-        return ARITHMETIC
-
-    @property
-    def reads_dynamics(self) -> bool:
-        """What came is accepted or not, whatever was meant."""
-        return False
 
     def sampler(self, batch_size: int) -> Sampler:
         """Proposals for the chains there are; a chain that has not begun intends anything."""

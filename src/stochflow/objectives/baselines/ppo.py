@@ -5,9 +5,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from stochflow.core.logspace import entropy, masked_mean
+from stochflow.core.logspace import entropy, masked_mean, pick
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.objectives.base import Objective, Terms
 from stochflow.objectives.learners import SequenceLearner
+from stochflow.objectives.path_terms import observed_paths
+from stochflow.objectives.state_flows import Paths
 from stochflow.sampling.trajectories import Trajectories
 
 
@@ -43,11 +46,6 @@ def standardised(advantages: Tensor, valid: Tensor) -> Tensor:
     return (advantages - mean) / (spread + 1e-8)
 
 
-def chosen(log_policy: Tensor, intentions: Tensor) -> Tensor:
-    """log π(a_t|s_t) of what was intended; [batch, L, K], [batch, L] → [batch, L]."""
-    return log_policy.gather(-1, intentions.unsqueeze(-1)).squeeze(-1)
-
-
 class PPO(Objective):
     """Maximises E[log R(x) − τ·Σ_t log π(a_t|s_t)], several epochs on each fresh batch and nothing remembered.
 
@@ -58,46 +56,34 @@ class PPO(Objective):
     """
 
     learner: SequenceLearner
-
-    @property
-    def reads_dynamics(self) -> bool:
-        """The gradient is that of sampled intentions; the world is never modelled."""
-        return False
+    reads_dynamics = False  # the gradient is that of sampled intentions
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner, config = self.learner, self.learner.config.rl
-        intentions, outcomes, valid = (
-            tensor.to(learner.device) for tensor in (fresh.intentions, fresh.outcomes, fresh.valid)
-        )
+        paths = observed_paths(learner, fresh, step)
         with torch.no_grad():
-            heads = learner.network.all_prefixes(outcomes)
-        values = heads.log_flow[:, :-1]
-        rewards = -config.temperature * chosen(heads.log_policy[:, :-1], intentions)
-        rewards[:, -1] += learner.log_rewards(fresh, step).float().to(learner.device)
+            log_policy, values = self._heads(fresh)
+        rewards = -config.temperature * pick(log_policy, paths.intentions)
+        rewards[:, -1] += paths.log_reward
         advantages = generalised_advantages(rewards, values, config.gae_decay)
         for _ in range(learner.config.optimiser.updates):
-            yield self.terms(fresh, standardised(advantages, valid), advantages + values)
+            yield self.terms(fresh, paths, standardised(advantages, paths.valid), advantages + values)
 
-    def terms(self, fresh: Trajectories, advantages: Tensor, returns: Tensor) -> Terms:
+    def _heads(self, batch: Trajectories) -> tuple[Tensor, Tensor]:
+        """log π and V at every unfinished prefix, [batch, L, K] and [batch, L]."""
+        heads = self.learner.network.evaluate(AtPrefixes(batch.outcomes)).heads()
+        return heads.log_policy[:, :-1], heads.log_flow[:, :-1]
+
+    def terms(self, fresh: Trajectories, paths: Paths, advantages: Tensor, returns: Tensor) -> Terms:
         """One epoch over the whole batch; advantages and returns stay those of the policy that drew it, [batch, L]."""
-        learner, config = self.learner, self.learner.config.rl
-        intentions, outcomes, valid, log_old = (
-            tensor.to(learner.device)
-            for tensor in (fresh.intentions, fresh.outcomes, fresh.valid, fresh.log_behaviour.float())
-        )
-        heads = learner.network.all_prefixes(outcomes)
-        log_policy = heads.log_policy[:, :-1]
-        log_ratios = chosen(log_policy, intentions) - log_old
-        actor_loss = clipped_surrogate(log_ratios, advantages, config.clip, valid)
-        value_loss = masked_mean((heads.log_flow[:, :-1] - returns).square(), valid)
-        policy_entropy = masked_mean(entropy(log_policy), valid)
+        config, (log_policy, values) = self.learner.config.rl, self._heads(fresh)
+        log_ratios = pick(log_policy, paths.intentions) - fresh.log_behaviour.float().to(self.learner.device)
+        actor_loss = clipped_surrogate(log_ratios, advantages, config.clip, paths.valid)
+        value_loss = masked_mean((values - returns).square(), paths.valid)
+        policy_entropy = masked_mean(entropy(log_policy), paths.valid)
         return {
             "loss": actor_loss + config.value_weight * value_loss - config.entropy_bonus * policy_entropy,
             "actor_loss": actor_loss,
             "value_loss": value_loss,
             "policy_entropy": policy_entropy,
         }
-
-    def log_z(self) -> float:
-        """V of the empty prefix; without noise and at τ = 1 it aims at log Z."""
-        return self.learner.network.root_log_flow()

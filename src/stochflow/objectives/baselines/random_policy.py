@@ -6,23 +6,20 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from stochflow.core.logspace import log_marginal
+from stochflow.core.logspace import log_marginal, pick
 from stochflow.objectives.base import Learner, Objective, Terms
 from stochflow.objectives.divergence import reward_adjusted_diff
-from stochflow.objectives.path_terms import pick
 from stochflow.sampling.trajectories import Trajectories
 
 
 class UniformIntentions(Objective):
     """The network's first policy, which is uniform, for ever. It still makes an estimate of log Z."""
 
+    reward_mean = None  # nothing is learned
+
     def __init__(self, learner: Learner) -> None:
         super().__init__(learner)
         self._log_weight, self._num = -math.inf, 0
-
-    @property
-    def reward_mean(self) -> None:
-        """Nothing is learned."""
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner = self.learner

@@ -1,16 +1,14 @@
 """The states of a plan under each other, and draws of them in proportion to its visits."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from stochflow.core.arrays import Array
 from stochflow.objectives.planning.plan import Plan
 from stochflow.sampling.prefix_trie import PrefixTrie
-
-Array = npt.NDArray[Any]
 
 
 class DrawnStates(NamedTuple):

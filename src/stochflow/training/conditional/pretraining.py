@@ -13,6 +13,7 @@ from stochflow.core.logspace import log_marginal
 from stochflow.core.random import RandomStreams
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.objectives.base import Objective, TensorTerms
 from stochflow.objectives.divergence import state_kl
 from stochflow.objectives.learners import SequenceLearner
@@ -35,6 +36,7 @@ class ConditionalKL(Objective):
         conditional: the sampler; its network is the learner's, its encoder the objective's own.
     """
 
+    learner: SequenceLearner
     samples = False
 
     def __init__(self, learner: SequenceLearner) -> None:
@@ -179,7 +181,7 @@ def conditional_terms(
     """
     states = batch.states
     context = sampler.context(batch.support).repeat_interleave(batch.rows_per_task, dim=0)
-    heads = sampler.network.at(states.tokens, states.depths, context)
+    heads = sampler.network.evaluate(AtPrefixes(states.tokens, states.depths, context)).heads()
     log_marginals = log_marginal(heads.log_policy, log_dynamics[states.depths])
     log_targets = torch.log_softmax(states.child_values, dim=-1).float()
     weights = states.weights.float() / len(batch.rows_per_task)

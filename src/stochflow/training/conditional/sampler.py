@@ -11,6 +11,7 @@ from stochflow.config.context import ContextConfig, PretrainingConfig
 from stochflow.environments.sequences.multi_task import tasks_of_rows
 from stochflow.models.base import Sampler
 from stochflow.models.context import ContextEncoder
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.prefix_sampler import NetworkSampler
 from stochflow.sampling.policies import NetworkPolicy
@@ -76,7 +77,9 @@ class ConditionalPolicy(NetworkPolicy):
 
     def terminal_log_probs(self, environment: Any) -> Tensor:
         """One sweep down the prefix tree per task."""
-        return torch.cat([self._of_task(context, environment) for context in self._contexts]) - self._log_num_tasks
+        trees = ((level.cpu() for level in self._network.tree_log_policies(context)) for context in self._contexts)
+        tasks = [terminal_log_probs(policy_log_marginals(tree, environment.channel)) for tree in trees]
+        return torch.cat(tasks) - self._log_num_tasks
 
     def log_probs(self, walk: Walk, environment: Any) -> Tensor:
         return super().log_probs(walk, environment) - self._log_num_tasks
@@ -88,11 +91,7 @@ class ConditionalPolicy(NetworkPolicy):
     def _of_rows(self, num_rows: int) -> Tensor:
         return self._contexts[tasks_of_rows(num_rows, len(self._contexts))]
 
-    def _of_task(self, context: Tensor, environment: Any) -> Tensor:
-        levels = (level.cpu() for level in self._network.tree_log_policies(context))
-        return terminal_log_probs(policy_log_marginals(levels, environment.channel))
-
     @torch.no_grad()
     def _log_policy(self, outcomes: Tensor) -> Tensor:
-        heads = self._network.all_prefixes(outcomes.to(self._network.device), self._of_rows(len(outcomes)))
-        return heads.log_policy[:, :-1].cpu()
+        where = AtPrefixes(outcomes, context=self._of_rows(len(outcomes)))
+        return self._network.evaluate(where).heads().log_policy[:, :-1].cpu()

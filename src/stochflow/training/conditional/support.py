@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from stochflow.core.codes import encode
 from stochflow.core.errors import ConfigError
 from stochflow.environments.sequences.task import MAX_ENUMERABLE, Task
 
@@ -65,8 +66,7 @@ def kmer_counts(tokens: Tensor, num_tokens: int) -> Tensor:
     """Letters by position, then 3- and 4-mers wherever they stand; [..., L] → [..., L·K + K³ + K⁴]."""
     counts = [functional.one_hot(tokens, num_tokens).flatten(-2)]
     for k in _kmers(num_tokens, tokens.shape[-1]):
-        powers = num_tokens ** torch.arange(k - 1, -1, -1, device=tokens.device)
-        codes = (tokens.unfold(-1, k, 1) * powers).sum(dim=-1)
+        codes = encode(tokens.unfold(-1, k, 1), num_tokens)
         empty = torch.zeros(*tokens.shape[:-1], num_tokens**k, dtype=torch.int64, device=tokens.device)
         counts.append(empty.scatter_add(-1, codes, torch.ones_like(codes)))
     return torch.cat(counts, dim=-1)

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from stochflow.environments.channels import confusion, dna_synthesis, noiseless, positional_slip, uniform_slip
-from stochflow.environments.sequences.variable_length import LengthRules, with_edits
+from stochflow.environments.sequences.variable_length import EditChannel, LengthRules
 
 RULES = LengthRules(2, 1, 3, deletion=0.2, duplication=0.1)
 
 
 def test_letters_are_deleted_doubled_or_garbled_and_the_stop_is_obeyed() -> None:
-    channel = with_edits(confusion([[0.9, 0.1], [0.3, 0.7]]), RULES)
+    channel = EditChannel(confusion([[0.9, 0.1], [0.3, 0.7]]), RULES)
     # A, B, stop, gap, AA, BB
     expected = [
         [0.7 * 0.9, 0.7 * 0.1, 0.0, 0.2, 0.1 * 0.9, 0.1 * 0.1],
@@ -27,7 +27,7 @@ def test_letters_are_deleted_doubled_or_garbled_and_the_stop_is_obeyed() -> None
 @pytest.mark.parametrize("edits", [(0.0, 0.0), (0.2, 0.0), (0.0, 0.3), (0.4, 0.5)])
 def test_every_kind_of_channel_can_be_extended(letters: object, edits: tuple[float, float]) -> None:
     rules = LengthRules(4, 1, 3, *edits)
-    channel = with_edits(letters, rules)  # type: ignore[arg-type]
+    channel = EditChannel(letters, rules)  # type: ignore[arg-type]
     for position in range(3):
         matrix = channel.matrix(position)
         torch.testing.assert_close(matrix.sum(dim=-1), torch.ones(rules.num_tokens, dtype=torch.float64))
@@ -37,6 +37,6 @@ def test_every_kind_of_channel_can_be_extended(letters: object, edits: tuple[flo
 
 
 def test_its_noise_is_that_of_the_letters_with_the_edits() -> None:
-    assert with_edits(uniform_slip(2, 0.25), LengthRules(2, 1, 3)).noise == 0.25
-    assert with_edits(uniform_slip(2, 0.25), RULES).noise == "0.25+deletion:0.2+duplication:0.1"
-    assert with_edits(uniform_slip(2, 0.25), RULES).slip is None
+    assert EditChannel(uniform_slip(2, 0.25), LengthRules(2, 1, 3)).noise == 0.25
+    assert EditChannel(uniform_slip(2, 0.25), RULES).noise == "0.25+deletion:0.2+duplication:0.1"
+    assert EditChannel(uniform_slip(2, 0.25), RULES).slip is None

@@ -9,12 +9,13 @@ from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.task import Task
 from stochflow.environments.sequences.variable_length import (
+    EditChannel,
     LengthMask,
     LengthRules,
     StopAlphabet,
     VariableTask,
-    with_edits,
 )
+from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.sampling.rollout import rollout
 
@@ -84,7 +85,7 @@ def test_a_rollout_keeps_to_the_rules() -> None:
     network = FlowNetwork(RULES.num_tokens, 3, (1,), 8, 0)
     network.initialise(torch.Generator().manual_seed(0))
     network.mask, network.stop = LengthMask(RULES), RULES.stop
-    environment = SequenceEnvironment(VariableTask(Lengths(), RULES), with_edits(uniform_slip(2, 0.5), RULES))
+    environment = SequenceEnvironment(VariableTask(Lengths(), RULES), EditChannel(uniform_slip(2, 0.5), RULES))
     walk = rollout(environment, network.sampler(2000), 2000, RandomStreams(0))
     assert bool(RULES.possible(walk.outcomes).all())
     assert int(walk.intentions.max()) == STOP
@@ -99,14 +100,14 @@ def test_after_a_stop_there_is_one_completion() -> None:
     network.initialise(torch.Generator().manual_seed(0))
     network.mask, network.stop = LengthMask(RULES), RULES.stop
     rows = torch.tensor([[AA, STOP, STOP], [A, B, A]])
-    flows = network.all_prefixes(rows).log_flow
+    flows = network.evaluate(AtPrefixes(rows)).heads().log_flow
     log_k = torch.log(torch.tensor(6.0))
     torch.testing.assert_close(flows, log_k * torch.tensor([[3.0, 2.0, 0.0, 0.0], [3.0, 2.0, 1.0, 0.0]]))
-    children = network.child_log_flows(rows)
+    children = network.children_along(rows, torch.ones_like(rows, dtype=torch.bool)).log_flow
     assert children[0, 1].tolist() == [float(log_k)] * 2 + [0.0] + [float(log_k)] * 3
     assert not bool(children[0, 2].any())
     for depth in range(1, 4):
         torch.testing.assert_close(network.log_flow_of(rows[:, :depth]), flows[:, depth])
         depths = torch.full((2,), depth)
-        torch.testing.assert_close(network.at(rows, depths).log_flow, flows[:, depth])
+        torch.testing.assert_close(network.evaluate(AtPrefixes(rows, depths)).heads().log_flow, flows[:, depth])
         torch.testing.assert_close(network.log_completions(rows[:, :depth]).float(), flows[:, depth])

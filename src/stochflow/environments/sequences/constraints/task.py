@@ -1,19 +1,15 @@
 """Constrained tasks: infeasible designs score zero, and a mask excludes intentions that lead to them."""
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 from torch import Tensor
 
 from stochflow.config.schema import ConstraintConfig
 from stochflow.core.errors import ConfigError
 from stochflow.environments.channels import Channel
-from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.constraints.automaton import Automaton
 from stochflow.environments.sequences.constraints.rules import make_rules
 from stochflow.environments.sequences.task import Task
-from stochflow.environments.sequences.wrappers import WrappedTask
+from stochflow.environments.sequences.wrappers import RestrictedTask
 
 
 class Prefixes:
@@ -98,7 +94,7 @@ class PrefixMask:
         return self._prefixes.alive(tokens)
 
 
-class ConstrainedTask(WrappedTask):
+class ConstrainedTask(RestrictedTask):
     """A task under constraints. Infeasible designs score zero and are never sent to an oracle.
 
     >>> from stochflow.environments.sequences.bits import BitSequences
@@ -114,31 +110,8 @@ class ConstrainedTask(WrappedTask):
         super().__init__(task)
         self.prefixes = Prefixes(config, task)
 
-    def score(self, tokens: Tensor) -> Tensor:
-        return self._or_zero(tokens, self._task.score)
-
-    def measure(self, tokens: Tensor, generator: torch.Generator) -> Tensor:
-        return self._or_zero(tokens, partial(self._task.measure, generator=generator))
-
-    def log_reward(self, tokens: Tensor, scores: Tensor, reward: Reward) -> Tensor:
-        feasible = self.prefixes.alive(tokens)
-        log_rewards = reward.log_reward(torch.zeros(len(tokens), dtype=torch.float64))
-        log_rewards[feasible] = self._task.log_reward(tokens[feasible], scores[feasible], reward).double()
-        return log_rewards
-
-    def feasible(self, tokens: Tensor) -> Tensor | None:
+    def allowed(self, tokens: Tensor) -> Tensor:
         return self.prefixes.alive(tokens)
 
-    def known(self, tokens: Tensor) -> Tensor:
-        return ~self.prefixes.alive(tokens) | self._task.known(tokens)
-
-    def free(self, tokens: Tensor) -> Tensor:
-        return ~self.prefixes.alive(tokens) | self._task.free(tokens)
-
-    def _or_zero(self, tokens: Tensor, score: Callable[[Tensor], Tensor]) -> Tensor:
-        """Scores of feasible designs from the wrapped task, zero for the others; [num_sequences]."""
-        feasible = self.prefixes.alive(tokens)
-        scores = torch.zeros(len(tokens), dtype=torch.float64)
-        if bool(feasible.any()):
-            scores[feasible] = score(tokens[feasible]).double()
-        return scores
+    def feasible(self, tokens: Tensor) -> Tensor | None:
+        return self.allowed(tokens)

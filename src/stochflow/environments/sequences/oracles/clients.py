@@ -6,7 +6,8 @@ import os
 import subprocess
 import sys
 import threading
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 from stochflow.core.errors import ConfigError, OracleError
 from stochflow.environments.sequences.oracles import worker
@@ -17,20 +18,22 @@ Reply = dict[str, Any]
 _START_LIMIT = 600.0
 
 
-class OracleClient(Protocol):
+class OracleClient(ABC):
     """Calls the score function, one batch of designs at a time."""
 
+    @abstractmethod
     def start(self) -> None:
         """Raise an error if the function cannot be called at all."""
 
+    @abstractmethod
     def score(self, designs: list[str]) -> Reply:
         """{"scores": [...]}, or {"problem": reason}."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most clients have none
         """Stop the worker, if there is one."""
 
 
-class InProcessClient:
+class InProcessClient(OracleClient):
     """Calls a function in this process; there is no time limit, and a crash of the function ends the run."""
 
     def __init__(self, function: Function, name: str) -> None:
@@ -45,11 +48,8 @@ class InProcessClient:
     def score(self, designs: list[str]) -> Reply:
         return worker.answer(self._function, designs)
 
-    def close(self) -> None:
-        pass
 
-
-class RefusingClient:
+class RefusingClient(OracleClient):
     """Stands in for a function that the user has not named; every call raises the remedy."""
 
     def __init__(self, remedy: str) -> None:
@@ -61,11 +61,8 @@ class RefusingClient:
     def score(self, designs: list[str]) -> Reply:
         raise ConfigError(self._remedy)
 
-    def close(self) -> None:
-        pass
 
-
-class WorkerClient:
+class WorkerClient(OracleClient):
     """Calls a function by name in a worker process, started when it is needed and restarted after it died."""
 
     def __init__(self, name: str, timeout: float | None) -> None:

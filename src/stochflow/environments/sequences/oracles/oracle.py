@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from stochflow.config.schema import OracleConfig
@@ -104,14 +104,10 @@ def valid_scores(reply: Reply, designs: Sequence[str]) -> tuple[dict[str, float]
         return {}, str(reply["problem"])
     pairs = list(zip(designs, reply["scores"], strict=True))
     good = {design: score for design, score in pairs if is_valid(score)}
-    worst = next((score for _, score in _bad(pairs)), 0.0)
+    worst = next((score for _, score in pairs if not is_valid(score)), 0.0)
     return good, f"its score is {worst}, and scores must be neither negative nor above {MAX_SCORE:g}"
 
 
 def is_valid(score: float) -> bool:
     """True for a score in [0, MAX_SCORE], so that log R is finite."""
     return 0.0 <= score <= MAX_SCORE
-
-
-def _bad(pairs: Iterable[tuple[str, float]]) -> Iterable[tuple[str, float]]:
-    return ((design, score) for design, score in pairs if not is_valid(score))

@@ -22,8 +22,8 @@ from stochflow.environments.sequences.oracles.oracle import Oracle
 from stochflow.environments.sequences.task import Alphabet, Task
 
 Function = Callable[..., Any]
-# a user's function or its name as the user has given it; None where the user has named none
-Named = Function | str | None
+# a score function or its name, as the user has given it; None where the user has given none
+OracleFunction = Function | str | None
 
 PREFIX = ORACLE_PREFIX
 CACHE = "oracle.sqlite"
@@ -50,7 +50,7 @@ class OracleTask(Task):
         self,
         name: str,
         config: OracleConfig,
-        function: Named = None,
+        function: OracleFunction = None,
         alphabet: Alphabet | None = None,
     ) -> None:
         if config.length is None or config.alphabet is None:

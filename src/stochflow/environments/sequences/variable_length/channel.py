@@ -29,8 +29,3 @@ class EditChannel(Channel):
     def noise(self) -> float | str:
         """Noise of the letters, with the rates of the edits appended."""
         return self._noise
-
-
-def with_edits(letters: Channel, rules: LengthRules) -> Channel:
-    """The channel over tokens of histories, from the channel over letters."""
-    return EditChannel(letters, rules)

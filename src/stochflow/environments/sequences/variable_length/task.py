@@ -1,16 +1,11 @@
 """Tasks with designs of variable length, and their action mask."""
 
-from collections.abc import Callable
-from functools import partial
-
-import torch
 from torch import Tensor
 
-from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.task import MAX_ENUMERABLE, Task
 from stochflow.environments.sequences.variable_length.alphabet import StopAlphabet
 from stochflow.environments.sequences.variable_length.rules import LengthRules, Progress
-from stochflow.environments.sequences.wrappers import WrappedTask
+from stochflow.environments.sequences.wrappers import RestrictedTask
 
 
 class LengthMask:
@@ -41,7 +36,7 @@ class LengthMask:
         return self._rules.alive(tokens.cpu())
 
 
-class VariableTask(WrappedTask):
+class VariableTask(RestrictedTask):
     """Histories of tokens, scored by the string they write. Designs out of bounds score zero without an oracle call.
 
     The wrapped task receives histories without edits: letters, padded with stops to `max_length`.
@@ -69,41 +64,12 @@ class VariableTask(WrappedTask):
     def designs(self, tokens: Tensor) -> Tensor:
         return self.rules.written(tokens)
 
-    def score(self, tokens: Tensor) -> Tensor:
-        return self._or_zero(tokens, self._task.score)
+    def allowed(self, tokens: Tensor) -> Tensor:
+        return self.rules.alive(tokens)
 
-    def measure(self, tokens: Tensor, generator: torch.Generator) -> Tensor:
-        return self._or_zero(tokens, partial(self._task.measure, generator=generator))
-
-    def log_reward(self, tokens: Tensor, scores: Tensor, reward: Reward) -> Tensor:
-        within = self.rules.alive(tokens)
-        log_rewards = reward.log_reward(torch.zeros(len(tokens), dtype=torch.float64))
-        plain = self.rules.canonical(tokens[within])
-        log_rewards[within] = self._task.log_reward(plain, scores[within], reward).double()
-        return log_rewards
+    def inner(self, tokens: Tensor) -> Tensor:
+        return self.rules.canonical(tokens)
 
     def feasible(self, tokens: Tensor) -> Tensor | None:
         """True for designs within the bounds; None without edits, where all designs are."""
-        return self.rules.alive(tokens) if self.rules.edits else None
-
-    def known(self, tokens: Tensor) -> Tensor:
-        return self._or_true(tokens, self._task.known)
-
-    def free(self, tokens: Tensor) -> Tensor:
-        return self._or_true(tokens, self._task.free)
-
-    def _or_zero(self, tokens: Tensor, evaluate: Callable[[Tensor], Tensor]) -> Tensor:
-        """Scores of designs within the bounds from the wrapped task, zero for the others; [num_sequences]."""
-        within = self.rules.alive(tokens)
-        scores = torch.zeros(len(tokens), dtype=torch.float64)
-        if bool(within.any()):
-            scores[within] = evaluate(self.rules.canonical(tokens[within])).double()
-        return scores
-
-    def _or_true(self, tokens: Tensor, evaluate: Callable[[Tensor], Tensor]) -> Tensor:
-        """Values of designs within the bounds from the wrapped task, True for the others; [num_sequences]."""
-        within = self.rules.alive(tokens)
-        answers = torch.ones(len(tokens), dtype=torch.bool)
-        if bool(within.any()):
-            answers[within] = evaluate(self.rules.canonical(tokens[within]))
-        return answers
+        return self.allowed(tokens) if self.rules.edits else None

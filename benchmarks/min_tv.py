@@ -1,4 +1,4 @@
-"""The smallest total variation that any policy can reach: a linear programme over visits, apart from `exact`."""
+"""The smallest total variation that any policy can reach: a linear programme over visits."""
 
 import numpy as np
 import torch
