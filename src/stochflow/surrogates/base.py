@@ -14,7 +14,7 @@ from stochflow.environments.rewards import Reward
 State = dict[str, Tensor]
 INTERVAL = 0.8  # share of the scores that an interval should hold
 # Gauss–Hermite rule for expectations under a normal distribution
-_NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(7))
+NODES, WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(7))
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Prediction:
 
         KL(P_π‖R/Z) is linear in log R, so under uncertainty its minimiser is that of the expected log R.
         """
-        scores = torch.stack([self.at(float(node)) for node in _NODES], dim=-1)
-        return reward.log_reward(scores, step) @ (_WEIGHTS / _WEIGHTS.sum())
+        scores = torch.stack([self.at(float(node)) for node in NODES], dim=-1)
+        return reward.log_reward(scores, step) @ (WEIGHTS / WEIGHTS.sum())
 
 
 @dataclass(frozen=True)
