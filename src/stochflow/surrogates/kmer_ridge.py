@@ -1,7 +1,5 @@
 """Ridge regression of the score on k-mer counts."""
 
-import math
-
 import numpy as np
 import torch
 from scipy import sparse
@@ -19,6 +17,8 @@ from stochflow.surrogates.base import (
     Surrogate,
     check_rows,
     nothing_held_out,
+    row_weights,
+    unit_of,
     wide_deviation,
 )
 from stochflow.surrogates.posterior import leave_one_out
@@ -85,14 +85,14 @@ class KmerRidge(Surrogate):
     def fit(self, tokens: Tensor, scores: Tensor, variances: Tensor | None = None) -> None:
         """Fit to all paid scores; what came since the last fit first measures how wrong the old fit was."""
         check_rows(tokens, scores, variances)
-        scale = _scale(scores)
+        scale = unit_of(scores)
         if self.num_fitted and len(scores) > self.num_fitted:
             fresh = slice(self.num_fitted, None)
             errors = (self.predict_mean(tokens[fresh]) - scores[fresh]) / scale
             self.spread = scale * float(errors.square().mean().sqrt())
         elif not self.num_fitted:
             self.spread = scale * float((scores / scale).std(correction=0))
-        importance = None if variances is None else _importance(scores / scale, (variances.sqrt() / scale).square())
+        importance = None if variances is None else row_weights(scores, variances)
         self._refit(tokens, scores, importance, scale)
         self._rows = (tokens.to(torch.int16), scores.clone(), importance)
 
@@ -124,7 +124,7 @@ class KmerRidge(Surrogate):
 
     def _closed_form(self, tokens: Tensor, scores: Tensor, importance: Tensor | None) -> Tensor:
         """Each row predicted from the others with the same mean: ridge is a process of covariance X·Xᵀ and noise λ."""
-        design, scale = self._design(tokens), _scale(scores)
+        design, scale = self._design(tokens), unit_of(scores)
         covariance = torch.from_numpy((design @ design.T).toarray())
         covariance.diagonal().add_(RIDGE if importance is None else RIDGE / importance)
         errors, _ = leave_one_out(torch.linalg.cholesky(covariance), (scores - self.mean) / scale)
@@ -134,7 +134,9 @@ class KmerRidge(Surrogate):
         """These rows predicted from all others."""
         others = torch.ones(len(scores), dtype=torch.bool).index_fill(0, rows, False)
         model = KmerRidge(self.num_tokens, self.length)
-        model._refit(tokens[others], scores[others], None if importance is None else importance[others], _scale(scores))
+        model._refit(
+            tokens[others], scores[others], None if importance is None else importance[others], unit_of(scores)
+        )
         return model.predict_mean(tokens[rows])
 
     @property
@@ -176,14 +178,3 @@ class KmerRidge(Surrogate):
         """
         scores = self.predict_mean(tokens).unsqueeze(-1) + self.spread * NODES
         return reward.log_reward(scores, step) @ (WEIGHTS / WEIGHTS.sum())
-
-
-def _scale(scores: Tensor) -> float:
-    """A power of two, which costs no precision, so that squares of the scores neither overflow nor vanish."""
-    return 2.0 ** (math.frexp(float(scores.max()))[1] - 1)
-
-
-def _importance(scores: Tensor, variances: Tensor) -> Tensor:
-    """Weight of each row: the variance of the scores over the same with the row's noise; [rows] → [rows] in (0, 1]."""
-    signal = float(scores.var(correction=0)) or 1.0
-    return signal / (signal + variances)
