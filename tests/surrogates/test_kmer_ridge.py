@@ -161,3 +161,66 @@ def test_the_expectation_respects_the_floor_and_the_step() -> None:
         constant_model(0.5, 0.0).expected_log_reward(random_tokens(1, 0), ramped, step).item() for step in (0, 10, None)
     ]
     assert by_step == pytest.approx([1.0 * math.log(0.5), 2.0 * math.log(0.5), 3.0 * math.log(0.5)])
+
+
+def test_leave_one_out_is_a_refit_without_the_row() -> None:
+    tokens = random_tokens(25, 0, length=4)
+    scores = torch.rand(25, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    model = KmerRidge(NUM_TOKENS, 4)
+    model.fit(tokens, scores)
+    held_out = model.leave_one_out()
+    indices, num_weights = model.features(tokens)
+    design = torch.zeros(25, num_weights, dtype=torch.float64)
+    design.scatter_add_(1, indices, torch.ones(indices.shape).double())
+    for row in range(25):
+        others = torch.arange(25) != row
+        normal = design[others].T @ design[others] + RIDGE * torch.eye(num_weights, dtype=torch.float64)
+        weights = torch.linalg.solve(normal, design[others].T @ (scores[others] - scores.mean()))
+        refit = float(scores.mean() + design[row] @ weights)
+        assert held_out.prediction.mean[row].item() == pytest.approx(refit, abs=1e-9)
+
+
+def test_many_rows_are_held_out_by_a_fifth(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = random_tokens(400, 0)
+    model = KmerRidge(NUM_TOKENS, LENGTH)
+    model.fit(tokens, additive_scores(tokens))
+    closed_form = model.leave_one_out()
+    monkeypatch.setattr("stochflow.surrogates.kmer_ridge.MAX_CLOSED_FORM", 100)
+    held_out = model.leave_one_out()
+    assert held_out.rows.tolist() == list(range(4, 400, 5))
+    assert torch.equal(held_out.scores, additive_scores(tokens[held_out.rows]))
+    assert closed_form.r_squared - 0.15 < held_out.r_squared < closed_form.r_squared + 0.05
+
+
+def test_noisier_scores_count_less() -> None:
+    tokens = random_tokens(200, 0)
+    scores, variances = additive_scores(tokens), torch.zeros(200, dtype=torch.float64)
+    wrong = scores.clone()
+    wrong[50:100] += 2.0
+    variances[50:100] = 4.0
+    trusting, warned = KmerRidge(NUM_TOKENS, LENGTH), KmerRidge(NUM_TOKENS, LENGTH)
+    trusting.fit(tokens, wrong)
+    warned.fit(tokens, wrong, variances)
+    unseen = random_tokens(200, 9)
+    assert error(warned, unseen) < 0.5 * error(trusting, unseen)
+
+
+def test_a_state_restores_predictions_held_out_rows_and_the_next_fit() -> None:
+    tokens = random_tokens(200, 0)
+    scores = additive_scores(tokens)
+    model, restored = KmerRidge(NUM_TOKENS, LENGTH), KmerRidge(NUM_TOKENS, LENGTH)
+    model.fit(tokens[:120], scores[:120], torch.full((120,), 0.01, dtype=torch.float64))
+    restored.load_state_dict({name: tensor.clone() for name, tensor in model.state_dict().items()})
+    for _ in range(2):
+        assert torch.equal(model.predict(tokens).mean, restored.predict(tokens).mean)
+        assert torch.equal(model.predict(tokens).deviation, restored.predict(tokens).deviation)
+        assert torch.equal(model.leave_one_out().prediction.mean, restored.leave_one_out().prediction.mean)
+        model.fit(tokens, scores)
+        restored.fit(tokens, scores)
+
+
+def test_equal_scores_have_a_wide_deviation() -> None:
+    tokens = random_tokens(20, 0)
+    model = KmerRidge(NUM_TOKENS, LENGTH)
+    model.fit(tokens, torch.full((20,), 0.25, dtype=torch.float64))
+    assert model.predict(tokens).deviation.tolist() == [0.25] * 20
