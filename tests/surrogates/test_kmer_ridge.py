@@ -165,7 +165,7 @@ def test_the_expectation_respects_the_floor_and_the_step() -> None:
 
 def test_leave_one_out_is_a_refit_without_the_row() -> None:
     tokens = random_tokens(25, 0, length=4)
-    scores = torch.rand(25, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    scores = 7.0 * torch.rand(25, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     model = KmerRidge(NUM_TOKENS, 4)
     model.fit(tokens, scores)
     held_out = model.leave_one_out()
