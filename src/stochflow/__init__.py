@@ -67,6 +67,16 @@ if TYPE_CHECKING:
     from stochflow.sampling.rollout import Walk as Walk
     from stochflow.sampling.rollout import rollout as rollout
     from stochflow.sampling.trajectories import Trajectories as Trajectories
+    from stochflow.surrogates.base import HeldOut as HeldOut
+    from stochflow.surrogates.base import Prediction as Prediction
+    from stochflow.surrogates.base import Surrogate as Surrogate
+    from stochflow.surrogates.ensemble import Ensemble as Ensemble
+    from stochflow.surrogates.forest import Forest as Forest
+    from stochflow.surrogates.gaussian_process import GaussianProcess as GaussianProcess
+    from stochflow.surrogates.kmer_ridge import KmerRidge as KmerRidge
+    from stochflow.surrogates.letter_distances import LetterDistance as LetterDistance
+    from stochflow.surrogates.letter_distances import letter_distance as letter_distance
+    from stochflow.surrogates.registry import make_surrogate as make_surrogate
     from stochflow.training.trainer import Trainer as Trainer
     from stochflow.truth.truth import Truth as Truth
     from stochflow.truth.truth import truth_of as truth_of
@@ -102,6 +112,13 @@ _PLACES = {
     "sampling.policies": "Policy policy_of",
     "sampling.rollout": "Exploration Walk rollout",
     "sampling.trajectories": "Trajectories",
+    "surrogates.base": "HeldOut Prediction Surrogate",
+    "surrogates.ensemble": "Ensemble",
+    "surrogates.forest": "Forest",
+    "surrogates.gaussian_process": "GaussianProcess",
+    "surrogates.kmer_ridge": "KmerRidge",
+    "surrogates.letter_distances": "LetterDistance letter_distance",
+    "surrogates.registry": "make_surrogate",
     "training.trainer": "Trainer",
     "truth.truth": "Truth truth_of",
 }

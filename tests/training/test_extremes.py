@@ -13,8 +13,8 @@ from stochflow.config.methods import METHODS
 from stochflow.core.errors import ConfigError, DataError, OracleError
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.task import MAX_SCORE
-from stochflow.objectives.planning.reward_model import RewardModel
 from stochflow.sampling.score_memory import ScoreMemory, checked_scores
+from stochflow.surrogates.kmer_ridge import KmerRidge
 
 SEQUENCES = ["".join(letters) for letters in itertools.product("ACGT", repeat=3)]
 SHARES = np.random.default_rng(0).uniform(0.1, 1.0, len(SEQUENCES))
@@ -108,11 +108,11 @@ def test_repeated_measurements_are_averaged_as_rewards_at_every_scale(scale):
 def test_the_reward_model_does_the_same_at_every_scale(exponent):
     tokens = torch.cartesian_prod(*[torch.arange(3)] * 4)
     scores = torch.rand(len(tokens), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    plain, scaled = RewardModel(3, 4), RewardModel(3, 4)
+    plain, scaled = KmerRidge(3, 4), KmerRidge(3, 4)
     for size in (40, 81):
         plain.fit(tokens[:size], scores[:size])
         scaled.fit(tokens[:size], scores[:size] * 2.0**exponent)
-    assert torch.equal(scaled.predict(tokens), plain.predict(tokens) * 2.0**exponent)
+    assert torch.equal(scaled.predict_mean(tokens), plain.predict_mean(tokens) * 2.0**exponent)
     assert scaled.spread == plain.spread * 2.0**exponent > 0
 
 

@@ -20,8 +20,8 @@ from stochflow.models.kmers import suitable_kmers
 from stochflow.models.transformer_body import TransformerBody
 from stochflow.objectives.expected_balance import log_expected_flow
 from stochflow.objectives.planned_kl import PlannedKL, chosen_sequences
-from stochflow.objectives.planning.reward_model import RewardModel
 from stochflow.sampling.score_memory import ScoreMemory
+from stochflow.surrogates.kmer_ridge import KmerRidge
 
 SMALL: dict[str, Any] = {
     "device": "cpu",
@@ -134,12 +134,12 @@ def test_child_flows_are_the_flows_of_the_children(monkeypatch: pytest.MonkeyPat
 def test_predictions_do_not_depend_on_the_size_of_a_block(
     monkeypatch: pytest.MonkeyPatch, generator: torch.Generator
 ) -> None:
-    model = RewardModel(20, 12)
+    model = KmerRidge(20, 12)
     tokens = torch.randint(20, (40, 12), generator=generator)
     model.fit(tokens, torch.rand(40, generator=generator, dtype=torch.float64))
-    whole = model.predict(tokens)
-    monkeypatch.setattr("stochflow.objectives.planning.reward_model._BLOCK", 300)
-    torch.testing.assert_close(model.predict(tokens), whole, atol=0, rtol=0)
+    whole = model.predict_mean(tokens)
+    monkeypatch.setattr("stochflow.surrogates.kmer_ridge._BLOCK", 300)
+    torch.testing.assert_close(model.predict_mean(tokens), whole, atol=0, rtol=0)
 
 
 def test_a_plan_beyond_its_size_keeps_the_best_and_the_newest(generator: torch.Generator) -> None:

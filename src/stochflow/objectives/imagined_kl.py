@@ -18,9 +18,12 @@ from stochflow.objectives.path_gradients import PathOutputs, log_sum, silent
 from stochflow.objectives.planning.surrogate_chains import SurrogateChains
 from stochflow.sampling.policies import DesignsFirst
 from stochflow.sampling.rollout import rollout
+from stochflow.surrogates.base import HeldOut, Surrogate
 from stochflow.surrogates.gaussian_process import GaussianProcess
+from stochflow.surrogates.letter_distances import letter_distance
 
 _VALUE_WEIGHT = 0.01
+_QUALITY = ("surrogate_r2", "surrogate_coverage")
 
 
 class BelievedEpisodes(Episodes):
@@ -54,14 +57,24 @@ class ImaginedKL:
     Forward KL, −E[log P_π(x)] over designs drawn from the surrogate's R/Z, keeps all their modes; reverse KL,
     E_π[log P_π(x) − log R(x)] over rollouts through P̂, is the divergence that counts, and sharpens them. Both integrate
     the intention out: log P_π(x) = Σ_t log M(x_t|s_t).
+
+    Attributes:
+        surrogate: a regression model of the score, fitted to all that was paid for.
+        chains: Metropolis chains on its reward.
+        quality: R², and the share of scores inside 80 % intervals, of what was paid for after a fit; NaN before.
     """
 
     def __init__(self, learner: SequenceLearner) -> None:
         num_tokens, length = learner.network.num_tokens, learner.network.length
         self._learner, self._config = learner, learner.config.imagination
-        self.surrogate = GaussianProcess(num_tokens, length, transform="log")
+        distance = letter_distance(learner.environment.task)
+        # log R is a multiple of the log score, so that is what has to be right
+        self.surrogate: Surrogate = GaussianProcess(num_tokens, length, distance, transform="log")
         self.chains = SurrogateChains(self._config, num_tokens, length)
-        self._best = 0.0
+        self.quality = torch.full((2,), torch.nan, dtype=torch.float64)
+        self._best, self._num_fitted = 0.0, 0
+        # with other rules for every prefix, or a P̂ that sees it, an imagined rollout would not be the policy's
+        self._reverse = 0.0 if learner.network.mask is not None or learner.dynamics.sees_state else self._config.reverse
 
     def refresh(self) -> None:
         """Fit the surrogate to all paid scores and let the chains walk on it."""
@@ -69,8 +82,12 @@ class ImaginedKL:
         sequences, scores = paid.sequences, paid.scores
         if mask is not None and bool((feasible := mask.alive(sequences)).any()):
             sequences, scores = sequences[feasible], scores[feasible]
+        if 0 < self._num_fitted < len(scores):
+            arrived = torch.arange(self._num_fitted, len(scores))
+            held_out = HeldOut(arrived, scores[arrived], self.surrogate.predict(sequences[arrived]))
+            self.quality = torch.tensor([held_out.r_squared, held_out.coverage()], dtype=torch.float64)
         self.surrogate.fit(sequences, scores)
-        self._best = float(scores.max())
+        self._best, self._num_fitted = float(scores.max()), len(scores)
         log_rewards = self._learner.reward.log_reward(scores)
         self.chains.refresh(sequences, log_rewards, self.log_reward, self._generator)
 
@@ -85,12 +102,15 @@ class ImaginedKL:
 
     def updates(self, num: int) -> Iterator[Terms]:
         """Terms of so many updates; reverse KL in its share of them."""
-        share, rows = self._config.reverse, self._config.rows
+        share, rows = self._reverse, self._config.rows
+        told = {
+            name: value for name, value in zip(_QUALITY, self.quality.tolist(), strict=True) if math.isfinite(value)
+        }
         for update in range(num):
             if int((update + 1) * share) > int(update * share):
-                yield self.reverse_terms(rows // 2)
+                yield {**self.reverse_terms(rows // 2), **told}
             else:
-                yield self.forward_terms(self.chains.draw(rows, self._generator))
+                yield {**self.forward_terms(self.chains.draw(rows, self._generator)), **told}
 
     def sampler(self, num_near: int, rest: Sampler) -> Sampler:
         """Intends designs near the best paid ones in the first rows, and what `rest` says in the others."""
@@ -104,12 +124,14 @@ class ImaginedKL:
     def state_dict(self) -> dict[str, Tensor]:
         parts = {"surrogate": self.surrogate, "chains": self.chains}
         state = {f"{part}.{name}": value for part, owner in parts.items() for name, value in owner.state_dict().items()}
-        return state | {"best": torch.tensor(self._best, dtype=torch.float64)}
+        numbers = torch.tensor([self._best, float(self._num_fitted)], dtype=torch.float64)
+        return state | {"numbers": numbers, "quality": self.quality}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.surrogate.load_state_dict(with_prefix(state, "surrogate."))
         self.chains.load_state_dict(with_prefix(state, "chains."))
-        self._best = float(state["best"])
+        self._best, num_fitted = state["numbers"].tolist()
+        self._num_fitted, self.quality = int(num_fitted), state["quality"]
 
     def forward_terms(self, designs: Tensor) -> Terms:
         """Forward KL, up to the entropy of the designs, [n, L]."""

@@ -18,10 +18,10 @@ from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import StateOutputs
 from stochflow.objectives.planning.plan import Plan, make_plan, unplanned_nats
 from stochflow.objectives.planning.plan_states import DrawnStates, PlannedStates
-from stochflow.objectives.planning.reward_model import RewardModel
 from stochflow.sampling.prefix_trie import PrefixTrie
 from stochflow.sampling.score_memory import ScoreMemory
 from stochflow.sampling.trajectories import Trajectories
+from stochflow.surrogates.kmer_ridge import KmerRidge
 
 _MAX_ROWS = 2**13  # states in one update, all depths together
 _MAX_ENTRIES = 2**20  # of a table of P̂ per state: four megabytes
@@ -42,7 +42,7 @@ class PlannedKL(Objective):
 
     def __init__(self, learner: SequenceLearner) -> None:
         super().__init__(learner)
-        self.reward_model = RewardModel(learner.memory.trie.num_tokens, learner.memory.trie.length)
+        self.reward_model = KmerRidge(learner.memory.trie.num_tokens, learner.memory.trie.length)
         self.plan: Plan | None = None
         self.trie = learner.memory.trie
         self._chosen: Tensor | None = None

@@ -1,5 +1,6 @@
 """What a surrogate is: a regression model of the score that is fitted to paid designs and predicts unpaid ones."""
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -13,8 +14,9 @@ from stochflow.environments.rewards import Reward
 
 State = dict[str, Tensor]
 INTERVAL = 0.8  # share of the scores that an interval should hold
+_FAR = 10.0  # deviations beyond which an error is not told from a larger one
 # Gauss–Hermite rule for expectations under a normal distribution
-_NODES, _WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(7))
+NODES, WEIGHTS = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(7))
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,28 @@ class Prediction:
         reach = NormalDist().inv_cdf((1.0 + share) / 2.0)
         return self.at(-reach), self.at(reach)
 
+    def standardised(self, scores: Tensor) -> Tensor:
+        """How many deviations scores lie above the mean, at most ten either way; [num] → [num]."""
+        if self.log_deviation is None:
+            errors = (scores - self.mean) / self.deviation
+        else:
+            errors = (scores / self.mean).log() / self.log_deviation
+        return errors.clamp(min=-_FAR, max=_FAR)
+
+    def widened(self, factor: float) -> "Prediction":
+        """The same means with deviations that are so many times as large."""
+        if self.log_deviation is None:
+            return Prediction(self.mean, factor * self.deviation)
+        spread = factor * self.log_deviation
+        return Prediction(self.mean, self.mean * spread.expm1(), spread)
+
     def expected_log_reward(self, reward: Reward, step: int | None = None) -> Tensor:
         """E[log R] under the predictive distribution, float64, [num].
 
         KL(P_π‖R/Z) is linear in log R, so under uncertainty its minimiser is that of the expected log R.
         """
-        scores = torch.stack([self.at(float(node)) for node in _NODES], dim=-1)
-        return reward.log_reward(scores, step) @ (_WEIGHTS / _WEIGHTS.sum())
+        scores = torch.stack([self.at(float(node)) for node in NODES], dim=-1)
+        return reward.log_reward(scores, step) @ (WEIGHTS / WEIGHTS.sum())
 
 
 @dataclass(frozen=True)
@@ -165,6 +182,18 @@ def unfitted(num_rows: int) -> Prediction:
 def nothing_held_out() -> HeldOut:
     """No rows: what is held out before the first fit."""
     return HeldOut(torch.zeros(0, dtype=torch.int64), torch.zeros(0, dtype=torch.float64), unfitted(0))
+
+
+def unit_of(scores: Tensor) -> float:
+    """A power of two, which costs no precision, in whose units squares of the scores neither overflow nor vanish."""
+    return 2.0 ** (math.frexp(float(scores.max()))[1] - 1)
+
+
+def row_weights(scores: Tensor, variances: Tensor) -> Tensor:
+    """Weight of each row: the variance of the scores over the same with the row's noise; [num] → [num] in (0, 1]."""
+    unit = unit_of(scores)
+    signal = float((scores / unit).var(correction=0)) or 1.0
+    return signal / (signal + (variances.sqrt() / unit).square())
 
 
 def wide_deviation(scores: Tensor) -> float:

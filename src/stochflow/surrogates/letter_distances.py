@@ -1,5 +1,6 @@
 """Distances between letters: Hamming, bits of a word, amino acids by BLOSUM62."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -7,6 +8,8 @@ import torch
 from torch import Tensor
 
 from stochflow.core.errors import DataError
+from stochflow.environments.sequences.task import Task
+from stochflow.surrogates.blosum62 import AMINO_ACIDS, blosum62
 
 _TOLERANCE = 1e-9
 
@@ -73,6 +76,35 @@ def bit_words(num_tokens: int) -> LetterDistance:
     """
     shifts = torch.arange(max(num_tokens - 1, 1).bit_length())
     return LetterDistance((torch.arange(num_tokens).unsqueeze(1) >> shifts & 1).float(), 1.0)
+
+
+def amino_acids(letters: str, num_tokens: int | None = None) -> LetterDistance:
+    """(B_aa + B_bb)/2 − B_ab of BLOSUM62, 1 on average; tokens after the letters are about as far from all others.
+
+    >>> isoleucine_valine, isoleucine_tryptophan = amino_acids("IVW").table[0, 1:].tolist()
+    >>> isoleucine_valine < isoleucine_tryptophan
+    True
+    """
+    log_odds = blosum62(letters)
+    table = (log_odds.diagonal().unsqueeze(1) + log_odds.diagonal()) / 2.0 - log_odds
+    num_pairs = max(len(letters) * (len(letters) - 1), 1)
+    others = (len(letters) if num_tokens is None else num_tokens) - len(letters)
+    known = embedded(table * (num_pairs / (float(table.sum()) or 1.0))).embedding
+    return LetterDistance(torch.block_diag(known, math.sqrt(0.5) * torch.eye(others)), 1.0)
+
+
+def letter_distance(task: Task) -> LetterDistance:
+    """What fits a task: bits of the words of `bits:n,k`, BLOSUM62 for proteins, Hamming for all else.
+
+    >>> from stochflow.environments.registry import make_task
+    >>> letter_distance(make_task("bits:16,2")).table[0].tolist()
+    [0.0, 1.0, 1.0, 2.0]
+    """
+    if task.name.startswith("bits:") and task.num_tokens == len(task.alphabet.letters):
+        return bit_words(task.num_tokens)
+    if set(task.alphabet.letters) == set(AMINO_ACIDS):
+        return amino_acids(task.alphabet.letters, task.num_tokens)
+    return hamming(task.num_tokens)
 
 
 def embedded(table: Tensor) -> LetterDistance:

@@ -1,13 +1,12 @@
 """From scores to what a Gaussian process is fitted to, and back."""
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from stochflow.surrogates.base import Prediction, wide_deviation
+from stochflow.surrogates.base import Prediction, unit_of, wide_deviation
 
 Transform = Literal["log", "identity"]
 FLOOR = 1e-6  # of the largest score: the smallest one that has a logarithm of its own
@@ -20,9 +19,9 @@ class Standardisation:
 
     >>> scores = torch.tensor([1.0, 2.0, 4.0, 8.0, 16.0]).double()
     >>> standard = Standardisation.of(scores, "log", 0.25)
-    >>> round(math.exp(standard.centre), 6)
-    2.0
-    >>> standard.prediction(standard.targets(scores), torch.zeros(5).double()).mean
+    >>> standard.mean(torch.zeros(1).double())
+    tensor([2.], dtype=torch.float64)
+    >>> standard.mean(standard.targets(scores)).round(decimals=6)
     tensor([ 1.,  2.,  4.,  8., 16.], dtype=torch.float64)
 
     Attributes:
@@ -41,8 +40,7 @@ class Standardisation:
     @classmethod
     def of(cls, scores: Tensor, transform: Transform, prior: float) -> "Standardisation":
         """From the fitted scores, [num]; `prior` is which quantile of them an unknown design is expected to have."""
-        largest = float(scores.max())
-        unit = FLOOR * largest if transform == "log" else 2.0 ** (math.frexp(largest)[1] - 1)
+        unit = FLOOR * float(scores.max()) if transform == "log" else unit_of(scores)
         plain = cls(transform, unit or 1.0, 0.0, 1.0)
         values = plain.targets(scores)
         centre = float(values.quantile(prior)) if len(values) < 2**24 else float(values.median())

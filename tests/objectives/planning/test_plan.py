@@ -12,9 +12,9 @@ from stochflow.core.logspace import safe_log
 from stochflow.environments.channels import Channel, confusion, noiseless, positional_slip, uniform_slip
 from stochflow.environments.rewards import Reward
 from stochflow.objectives.planning.plan import PLAN_TOLERANCE, Plan, make_plan
-from stochflow.objectives.planning.reward_model import RewardModel
 from stochflow.sampling.prefix_trie import PrefixTrie
 from stochflow.sampling.score_memory import ScoreMemory
+from stochflow.surrogates.kmer_ridge import KmerRidge
 from stochflow.truth.prefix_tree import attainable_optimum, policy_log_marginals, terminal_log_probs
 
 NUM_TOKENS, LENGTH = 3, 4
@@ -211,7 +211,7 @@ def test_a_plan_from_memory_and_model_asks_for_no_score(generator: torch.Generat
             assert self.open, "a score that was not paid for was touched"
             return (sequences == 1).double().mean(dim=-1)
 
-    oracle, memory, model = Oracle(), ScoreMemory(4, 6), RewardModel(4, 6)
+    oracle, memory, model = Oracle(), ScoreMemory(4, 6), KmerRidge(4, 6)
     reward = Reward(beta=3.0, floor=1e-6, ramp=0.0)
     memory.pay(torch.randint(4, (300, 6), generator=generator), oracle)
     oracle.open = False
