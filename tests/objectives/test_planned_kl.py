@@ -217,22 +217,26 @@ def test_what_was_paid_counts_also_where_a_small_plan_leaves_it_out() -> None:
 
 
 def test_the_loss_is_the_mean_over_depths_of_the_divergence_at_planned_visits() -> None:
-    experiment, objective = tiny_experiment(dynamics={"kind": "known"}, objective={"flow_weight": 0.2})
+    weights = {"flow_weight": 0.2, "imitation_weight": 0.3}
+    experiment, objective = tiny_experiment(dynamics={"kind": "known"}, objective=weights)
     pay(experiment, torch.tensor([[0, 1, 2], [0, 1, 0], [2, 2, 2], [1, 0, 0]]))
     objective.replan(step=0)
     terms, plan = objective.terms(progress=0.0), objective.plan
     assert plan is not None
     # an untrained network is uniform, and so is M; its flows are (3 − t)·log 3
-    divergence = flow_error = 0.0
+    divergence = flow_error = imitation = 0.0
     for depth in range(3):
         log_targets = torch.log_softmax(plan.child_values[depth], dim=-1)
         gaps = (-math.log(3) - log_targets).mean(dim=-1)
         errors = ((3 - depth) * math.log(3) - plan.values[depth]).square()
+        entropies = torch.distributions.Categorical(plan.policies[depth]).entropy()
         divergence += float((plan.visits[depth] * gaps).sum()) / 3
+        imitation += float((plan.visits[depth] * (math.log(3) - entropies)).sum()) / 3
         flow_error += float((plan.visits[depth] * errors).sum()) / 3
     assert terms["kl_loss"] == pytest.approx(divergence, rel=1e-5)
     assert terms["flow_loss"] == pytest.approx(flow_error, rel=1e-5)
-    assert terms["loss"] == pytest.approx(divergence + 0.2 * flow_error, rel=1e-5)
+    assert terms["imitation_loss"] == pytest.approx(imitation, rel=1e-5)
+    assert terms["loss"] == pytest.approx(divergence + 0.2 * flow_error + 0.3 * imitation, rel=1e-5)
 
 
 def test_a_table_per_state_and_a_table_per_depth_give_the_same_loss_and_gradient(
@@ -269,7 +273,12 @@ def test_the_closed_form_is_the_gradient_of_autograd(
     experiment, objective = tiny_experiment(
         task="tfbind8",
         plan={"rows_per_level": 3 if num_sequences == 4 else 150},
-        objective={"flow_weight": 0.2, "lambda_ratio": ratio, "lambda_dynamics": dynamics},
+        objective={
+            "flow_weight": 0.2,
+            "imitation_weight": 0.3,
+            "lambda_ratio": ratio,
+            "lambda_dynamics": dynamics,
+        },
     )
     network = experiment.network
     generator = torch.Generator().manual_seed(4)

@@ -12,6 +12,7 @@ from stochflow.objectives.base import Objective, Terms
 from stochflow.objectives.divergence import policy_kl, state_kl
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.learners import GraphLearner
+from stochflow.objectives.planning.novelty import novelty_bonus
 from stochflow.objectives.planning.plan_states import draw_states
 from stochflow.sampling.trajectories import Trajectories
 from stochflow.truth.dag import GraphOptimum, graph_optimum
@@ -37,7 +38,7 @@ class PlannedGraphKL(Objective):
         self._graph = learner.environment.graph
         self.plan: GraphOptimum | None = None
         self._eager: Tensor | None = None
-        self._planned_at, self._num_planned = 0.0, 0
+        self._planned_at, self._num_planned, self._num_sampled = 0.0, 0, 0
         self._believed = learner.dynamics.table()
 
     def sampler(self, batch_size: int) -> Sampler:
@@ -46,6 +47,7 @@ class PlannedGraphKL(Objective):
         return GraphSampler(self._graph, batch_size, self._eager)
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
+        self._num_sampled += len(fresh)
         if self._due(progress):
             self.replan(step)
             self._planned_at = progress
@@ -61,7 +63,8 @@ class PlannedGraphKL(Objective):
         eager = self.plan
         if not bool(paid.all()):
             # with everything paid for, a bonus for the rest changes nothing
-            eager = self._solved(log_reward - learner.config.plan.bonus * paid, self.plan.log_policy)
+            bonus = novelty_bonus(learner.config.plan.bonus, self._num_sampled, int(paid.sum()))
+            eager = self._solved(log_reward - bonus * paid, self.plan.log_policy)
         self._eager = eager.log_policy
         self._num_planned = learner.memory.num_calls
 
@@ -118,7 +121,7 @@ class PlannedGraphKL(Objective):
         return super().log_z() if self.plan is None else float(self.plan.advances[0])
 
     def state_dict(self) -> dict[str, Tensor]:
-        numbers = [self._planned_at, float(self._num_planned)]
+        numbers = [self._planned_at, float(self._num_planned), float(self._num_sampled)]
         state = {"numbers": torch.tensor(numbers, dtype=torch.float64), "believed": self._believed}
         if self.plan is not None and self._eager is not None:
             state |= {name: value for name, value in vars(self.plan).items() if isinstance(value, Tensor)}
@@ -127,8 +130,9 @@ class PlannedGraphKL(Objective):
         return state
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self._planned_at, num_planned = state["numbers"].tolist()
-        self._num_planned, self._believed = int(num_planned), state["believed"]
+        self._planned_at, *counts = state["numbers"].tolist()
+        self._num_planned, self._num_sampled = map(int, counts)
+        self._believed = state["believed"]
         if "eager" in state:
             tables = (state[name] for name in ("log_policy", "marginals", "visits", "advances"))
             self.plan, self._eager = GraphOptimum(*state["bounds"].tolist(), *tables), state["eager"]

@@ -16,6 +16,7 @@ from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.imagined_kl import ImaginedKL, with_prefix
 from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import StateOutputs
+from stochflow.objectives.planning.novelty import novelty_bonus
 from stochflow.objectives.planning.plan import Plan, make_plan, unplanned_nats
 from stochflow.objectives.planning.plan_states import DrawnStates, PlannedStates
 from stochflow.sampling.prefix_trie import PrefixTrie
@@ -49,7 +50,7 @@ class PlannedKL(Objective):
         self.behaviour_policies: list[Tensor] = []
         self._states: PlannedStates | None = None  # those of the plan, when somebody has asked for them
         self._planned_at = 0.0
-        self._num_planned = 0
+        self._num_planned = self._num_sampled = 0
         self.planned_share = 1.0
         self.imagined = ImaginedKL(learner)
 
@@ -67,6 +68,7 @@ class PlannedKL(Objective):
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         self.learner.memory.settle()  # every batch for itself: plans refer to prefixes by number
+        self._num_sampled += len(fresh)
         if self._due(progress):
             self.replan(step)
             self._planned_at = progress
@@ -96,7 +98,7 @@ class PlannedKL(Objective):
 
         world = (frontier, self._level_dynamics, self._level_allowed)
         self.plan, self._states = make_plan(self.trie, log_rewards, *world), None
-        bonus = self.learner.config.plan.bonus
+        bonus = novelty_bonus(self.learner.config.plan.bonus, self._num_sampled, len(memory))
         eager = make_plan(self.trie, log_rewards - bonus, *world)
         self.behaviour_policies = eager.policies
         self._num_planned = len(memory)
@@ -211,7 +213,8 @@ class PlannedKL(Objective):
 
     def state_dict(self) -> dict[str, Tensor]:
         model = self.reward_model
-        numbers = [model.mean, model.spread, float(model.num_fitted), self._planned_at, float(self._num_planned)]
+        counts = (model.num_fitted, self._num_planned, self._num_sampled)
+        numbers = [model.mean, model.spread, self._planned_at, *map(float, counts)]
         state = {"reward_model": model.weights, "numbers": torch.tensor(numbers, dtype=torch.float64)}
         if self.plan is not None:
             levels = {"behaviour": self.behaviour_policies, **vars(self.plan)}
@@ -224,8 +227,8 @@ class PlannedKL(Objective):
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         model = self.reward_model
         model.weights = state["reward_model"]
-        model.mean, model.spread, num_fitted, self._planned_at, num_planned = state["numbers"].tolist()
-        model.num_fitted, self._num_planned = int(num_fitted), int(num_planned)
+        model.mean, model.spread, self._planned_at, *counts = state["numbers"].tolist()
+        model.num_fitted, self._num_planned, self._num_sampled = map(int, counts)
         self._choose(state.get("chosen"))
         if "planned_share" in state:
             self.planned_share = float(state["planned_share"])
