@@ -59,19 +59,9 @@ def forecast(
     columns = Columns(
         id_column, time_column, target_column, tuple(names_in(future)), tuple(names_in(past)), tuple(names_in(static))
     )
+    command = shlex.join(["stochflow", *sys.argv[1:]])
     request = Request(
-        data,
-        horizon,
-        out,
-        freq,
-        season_length,
-        columns,
-        future_data,
-        levels,
-        settings,
-        plot,
-        overwrite,
-        command=shlex.join(["stochflow", *sys.argv[1:]]),
+        data, horizon, out, freq, season_length, columns, future_data, levels, settings, plot, overwrite, command
     )
     columns_shown = (
         TextColumn("[progress.description]{task.description}"),
@@ -85,10 +75,8 @@ def forecast(
         paces: dict[str, Throughput] = {}
 
         def show(name: str, step: int, gain: float) -> None:
-            label, total = (
-                f"{name} network: {gain:+.1%} on held-out origins",
-                ForecastConfig.checked(settings).max_steps,
-            )
+            label = f"{name} network: {gain:+.1%} on held-out origins"
+            total = ForecastConfig.checked(settings).max_steps
             pace = paces.setdefault(name, Throughput())
             pace.note(step / total, step)
             numbers = "  ".join([f"at most {time_text(pace.left)} left", *throughput_figures(pace, "steps")])
