@@ -1,4 +1,4 @@
-"""Compressed files of integer tables, verified by their SHA-256."""
+"""Compressed data files of the package, verified by their SHA-256, and integer tables packed into them."""
 
 import hashlib
 import lzma
@@ -28,10 +28,10 @@ def unpack(packed: bytes, num_columns: int) -> Array:
     return (planes.astype(np.int64) << np.array(_SHIFTS)[:, None]).sum(axis=1)
 
 
-def read_verified(name: str, sha256: str, script: str) -> bytes:
-    """Bytes of a data file of the package; a DataError if its SHA-256 differs."""
+def read_verified(name: str, sha256: str, script: str, package: str = "stochflow.environments.sequences") -> bytes:
+    """Bytes of a file in the folder `data` of a package; a DataError if its SHA-256 differs."""
     try:
-        packed = (resources.files("stochflow.environments.sequences") / "data" / name).read_bytes()
+        packed = (resources.files(package) / "data" / name).read_bytes()
     except OSError as error:
         raise DataError(f"the table {name} cannot be read ({error}); reinstall stochflow") from None
     digest = hashlib.sha256(packed).hexdigest()
