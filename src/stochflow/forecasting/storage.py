@@ -140,6 +140,7 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Fitte
         }
         stored_direct = {series.uid: tensors.get(f"direct.{number}") for number, series in enumerate(panel)}
         direct = {uid: values.numpy() for uid, values in stored_direct.items() if values is not None}
+        problems = dict(manifest["problems"])
         settings = {name: manifest["settings"][name] for name in SETTINGS}
         check_horizon(settings["horizon"])
     except (ConfigError, SafetensorError, *_UNUSABLE):
@@ -148,7 +149,7 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Fitte
         models = fit_linear_models(panel, encoder.seasonality, config)
     except (ValueError, IndexError, TypeError, ArithmeticError) as error:  # numpy's LinAlgError is a ValueError
         raise DataError(f"the data of the forecaster in {folder} are damaged ({error}); fit it again") from None
-    fitted = Fitted(encoder, Panel(panel, times, manifest["problems"]), trained, calibrations, direct, models)
+    fitted = Fitted(encoder, Panel(panel, times, problems), trained, calibrations, direct, models)
     return settings, config, fitted
 
 
