@@ -35,8 +35,6 @@ def seeded(seed: int) -> torch.Generator:
 class Stochflow:
     """The public forecaster: the network is trained before a series' first origin, everything else at each."""
 
-    name = "Stochflow"
-
     def __init__(self, seed: int, **settings: Any) -> None:
         self.seed, self.settings = seed, settings
 

@@ -48,7 +48,7 @@ def test_graphs_have_defaults_of_their_own() -> None:
 def test_the_optimum_is_asked_for_with_the_same_options() -> None:
     given: dict[str, Any] = {option.name: option.default for option in EXACT}
     given |= {"constraints": {"gc": [0.2, 0.8]}, "settings": (), "alphabet": "dna", "table": "a.csv", "beta": 2.0}
-    (layer,) = exact_layers(given)
+    *_, layer = exact_layers(given)
     assert layer == {
         "task": "table",
         "table": {"alphabet": "dna", "file": "a.csv"},

@@ -11,7 +11,7 @@ import pytest
 from stochflow.core.errors import DataError
 from stochflow.forecasting.data.columns import Columns
 from stochflow.forecasting.forecaster import StochflowForecaster
-from stochflow.forecasting.storage import MANIFEST, TENSORS
+from stochflow.forecasting.storage import MANIFEST, TENSORS, _seal
 
 TINY = {"width": 8, "num_bins": 33, "num_intentions": 5, "num_paths": 20, "validation_paths": 8, "max_steps": 4}
 CONTEXT = {"context_length": 6, "context_width": 8, "context_layers": 1}
@@ -167,6 +167,18 @@ def test_a_manifest_that_does_not_fit_is_refused(
 ) -> None:
     write(tmp_path, stored[0], stored[1] | change)
     with pytest.raises(DataError, match="again"):
+        StochflowForecaster.load(tmp_path)
+
+
+@pytest.mark.parametrize("problems", [None, 7, ["short"]])
+def test_a_forged_manifest_is_refused_though_its_seal_fits(
+    problems: Any, tmp_path: Path, stored: tuple[bytes, dict[str, Any]]
+) -> None:
+    forged = {name: value for name, value in stored[1].items() if name != "seal"} | {"problems": problems}
+    if problems is None:
+        del forged["problems"]
+    write(tmp_path, stored[0], forged | {"seal": _seal(forged)})
+    with pytest.raises(DataError, match="is damaged; fit it again"):
         StochflowForecaster.load(tmp_path)
 
 

@@ -27,7 +27,8 @@ from stochflow.experiments import launch
 from stochflow.experiments.sweep.config import requested, specify
 from stochflow.experiments.sweep.specification import plan
 from stochflow.forecasting import StochflowForecaster
-from stochflow.forecasting.data.encoder import Columns, Encoder
+from stochflow.forecasting.data.columns import Columns
+from stochflow.forecasting.data.encoder import Encoder
 from stochflow.forecasting.data.tables import read_frame
 from stochflow.forecasting.storage import _seal
 from tests.fuzz.judge import EVIL, OUTSIDE, command

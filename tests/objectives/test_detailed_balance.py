@@ -91,7 +91,7 @@ def pick(log_probs: Tensor, tokens: Tensor) -> Tensor:
 
 def true_log_dynamics() -> Tensor:
     """log P of every step of every episode."""
-    return CHANNEL.log_prob(OUTCOMES, INTENTIONS, torch.arange(LENGTH).expand_as(OUTCOMES))
+    return CHANNEL.log_matrices(LENGTH)[torch.arange(LENGTH).expand_as(OUTCOMES), INTENTIONS, OUTCOMES]
 
 
 def residual_of(heads: Heads, log_reward: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ def forecast(
     static: Annotated[str, typer.Option(metavar="A,B", help="Columns with one value per series.")] = "",
     future_data: Annotated[Path | None, typer.Option(help="Table with the columns known in advance.")] = None,
     network: Annotated[
-        str, typer.Option(metavar="auto|none|mlp|transformer", help="What refines the anchor.")
+        str, typer.Option(metavar="auto|none|mlp|transformer", help="What refines the linear models.")
     ] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of every random generator.")] = 0,
     assignments: Annotated[
@@ -54,24 +54,14 @@ def forecast(
 
         from stochflow.forecasting.command import Request, forecast_file
         from stochflow.forecasting.config import ForecastConfig
-        from stochflow.forecasting.data.encoder import Columns
+        from stochflow.forecasting.data.columns import Columns
         from stochflow.runs.monitor.throughput import Throughput, throughput_figures, time_text
     columns = Columns(
         id_column, time_column, target_column, tuple(names_in(future)), tuple(names_in(past)), tuple(names_in(static))
     )
+    command = shlex.join(["stochflow", *sys.argv[1:]])
     request = Request(
-        data,
-        horizon,
-        out,
-        freq,
-        season_length,
-        columns,
-        future_data,
-        levels,
-        settings,
-        plot,
-        overwrite,
-        command=shlex.join(["stochflow", *sys.argv[1:]]),
+        data, horizon, out, freq, season_length, columns, future_data, levels, settings, plot, overwrite, command
     )
     columns_shown = (
         TextColumn("[progress.description]{task.description}"),
@@ -81,14 +71,12 @@ def forecast(
         TextColumn("{task.fields[numbers]}"),
     )
     with Progress(*columns_shown, console=messages, transient=True) as progress:
-        line = progress.add_task("anchors", total=None, numbers="")
+        line = progress.add_task("linear models", total=None, numbers="")
         paces: dict[str, Throughput] = {}
 
         def show(name: str, step: int, gain: float) -> None:
-            label, total = (
-                f"{name} network: {gain:+.1%} on held-out origins",
-                ForecastConfig.checked(settings).max_steps,
-            )
+            label = f"{name} network: {gain:+.1%} on held-out origins"
+            total = ForecastConfig.checked(settings).max_steps
             pace = paces.setdefault(name, Throughput())
             pace.note(step / total, step)
             numbers = "  ".join([f"at most {time_text(pace.left)} left", *throughput_figures(pace, "steps")])
@@ -99,12 +87,12 @@ def forecast(
         tell(f"Left out: {escape(plain(problem))}")
     if save is not None:
         forecaster.save(save)
-    guided = f"{forecaster.network} network on {forecaster.trust:.0%} of the paths"
+    guided = f"{forecaster.network} network on {forecaster.network_weight:.0%} of the paths"
     factors = sorted({f"{factor:.2f}" for factor in forecaster.stretch.values()}, key=float)
     spread = f"; spread × {' to '.join(dict.fromkeys([factors[0], factors[-1]]))}" if factors != ["1.00"] else ""
     console.print(
         f"{forecasts[id_column].nunique()} series, {horizon} steps ahead; "
-        f"{'anchors alone' if forecaster.network == 'none' else guided}{spread}.",
+        f"{'linear models alone' if forecaster.network == 'none' else guided}{spread}.",
         highlight=False,
     )
     for path in [out, request.page] if plot else [out]:

@@ -76,12 +76,8 @@ def resolve_layers(layers: Layers) -> Config:
     """One checked config: defaults, those of the task and the method, then the layers in order."""
     method = next((layer["method"] for layer in reversed(layers) if "method" in layer), "sgfn-kl")
     task = next((str(layer["task"]) for layer in reversed(layers) if "task" in layer), "")
-    return resolve([default_settings(task), method_settings(str(method)), *layers])
-
-
-def default_settings(task: str) -> dict[str, Any]:
-    """Settings that a task has by default, in the place of those of sequences."""
-    return GRAPH_SETTINGS.get(task.partition(":")[0], {})
+    of_task = GRAPH_SETTINGS.get(task.partition(":")[0], {})
+    return resolve([of_task, method_settings(str(method)), *layers])
 
 
 def check_settings(config: Config) -> None:

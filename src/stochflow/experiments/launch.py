@@ -204,7 +204,9 @@ def _run(
     """Train to the end, with whoever follows the run told of it."""
     profiler = Profiler(experiment, directory) if profile else None
     try:
-        heard = _all(tracking, _watcher(experiment, directory), listen)
+        # with what earlier sessions of the run have recorded in mind
+        watcher = Watcher(history_of(experiment.config, records_of(directory.metrics())))
+        heard = _all(tracking, watcher, listen)
         run(experiment if profiler is None else profiler.experiment, directory, heard, stop)
     except BaseException:
         tracking.finish(None)
@@ -314,11 +316,6 @@ def _reference_text(config: Config) -> str | None:
     """Known sequences, one per line, as a run keeps them."""
     known = config.evaluation.reference
     return None if known is None else "".join(f"{sequence}\n" for sequence in read_sequences(Path(known)))
-
-
-def _watcher(experiment: Experiment, directory: RunDirectory) -> Watcher:
-    """Who warns when training goes wrong, with what earlier sessions of the run have recorded in mind."""
-    return Watcher(history_of(experiment.config, records_of(directory.metrics())))
 
 
 def _all(tracking: Tracking, watcher: Watcher, listen: Listener | None) -> Listener:

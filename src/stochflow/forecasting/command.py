@@ -6,21 +6,18 @@ from typing import Any
 
 import pandas as pd
 
-from stochflow.core.errors import ConfigError, DataError
+from stochflow.core.errors import ConfigError
 from stochflow.core.extras import extra
-from stochflow.core.files import write_atomically
+from stochflow.core.files import unwritable, write_atomically
 from stochflow.core.ram import require
-from stochflow.forecasting.config import ForecastConfig, check_horizon
+from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.data.columns import Columns
 from stochflow.forecasting.data.datasets import SERIES, load_series
 from stochflow.forecasting.data.tables import read_frame
 from stochflow.forecasting.forecaster import StochflowForecaster
 from stochflow.forecasting.model.fit import Report, no_report
 from stochflow.forecasting.output import MODEL, interval_levels
-from stochflow.forecasting.plotting import fan_page
-
-# quantile levels of the bands on the page
-_PAGE_LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
+from stochflow.forecasting.plotting import BANDS, fan_page
 
 
 @dataclass(frozen=True)
@@ -51,20 +48,20 @@ def forecast_file(request: Request, report: Report = no_report) -> tuple[pd.Data
     _check(request)
     frame, freq = _table(request)
     future = read_frame(request.future_data, request.columns, with_target=False) if request.future_data else None
-    config = ForecastConfig.checked(request.settings)
-    check_horizon(request.horizon)
-    require({"num_paths × --horizon": 16.0 * config.num_paths * max(request.horizon, 1)})
-    forecaster = StochflowForecaster(
-        freq, request.horizon, request.season_length, request.columns, **config.model_dump()
-    ).fit(frame, report)
-    forecasts = forecaster.predict(level=request.level, quantiles=_PAGE_LEVELS, future_df=future)
-    shown = forecasts[[name for name in forecasts.columns if not name.startswith(f"{MODEL}-q-")]]
+    settings = ForecastConfig.checked(request.settings).model_dump()
+    forecaster = StochflowForecaster(freq, request.horizon, request.season_length, request.columns, **settings)
+    require({"num_paths × --horizon": 16.0 * forecaster.config.num_paths * request.horizon})
+    forecaster.fit(frame, report)
+    forecasts = forecaster.predict(level=(*request.level, *BANDS), future_df=future)
+    names = request.columns
+    shown = forecasts[[names.id, names.time, MODEL, *interval_levels(request.level, None)]]
     try:
         write_atomically(request.out, shown.to_csv(index=False))
-        if request.plot:
-            _draw(request, forecaster.history, forecasts)
     except OSError as error:
-        raise DataError(f"{request.out} cannot be written ({error.strerror}); choose another --out") from None
+        raise unwritable(request.out, error) from None
+    if request.plot:
+        title = f"Forecast of {Path(request.data).name}, {request.horizon} steps ahead"
+        fan_page(forecaster.history, forecasts, names, request.page, title, request.command)
     return shown, forecaster
 
 
@@ -96,11 +93,3 @@ def _table(request: Request) -> tuple[pd.DataFrame, str | None]:
     if request.data in SERIES and not Path(request.data).exists():
         return load_series(request.data), request.freq or SERIES[request.data].freq
     return read_frame(Path(request.data), request.columns), request.freq
-
-
-def _draw(request: Request, history: pd.DataFrame, forecasts: pd.DataFrame) -> None:
-    names = request.columns
-    plain = {names.id: "unique_id", names.time: "ds", names.target: "y"}
-    bands = forecasts.rename(columns=plain | {f"{MODEL}-q-{level:g}": f"{level:g}" for level in _PAGE_LEVELS})
-    title = f"Forecast of {Path(request.data).name}, {request.horizon} steps ahead"
-    fan_page(history.rename(columns=plain), bands, request.page, title, request.command)

@@ -87,25 +87,23 @@ class StochflowForecaster:
         """Share of the paths that follow the network."""
         return self._fitted().trained.network_weight
 
-    trust = network_weight  # the name that earlier versions and the command line use
-
     @property
     def stretch(self) -> dict[str, float]:
         """By id, the factor that calibration scales paths with around their median."""
-        return {uid: found.stretch for uid, found in self._calibrations().items()}
+        return {uid: found.stretch for uid, found in self._fitted().calibrations.items()}
 
     @property
     def hedge(self) -> dict[str, float]:
         """By id, the share of the paths that a ridge autoregression draws."""
-        return {uid: found.ridge_share for uid, found in self._calibrations().items()}
+        return {uid: found.ridge_share for uid, found in self._fitted().calibrations.items()}
 
     @property
     def history(self) -> pd.DataFrame:
         """Observed values that the forecaster was fitted to: ids, times and targets."""
         panel, names = self._fitted().panel, self.columns
-        columns = [(series.uid, panel.times[series.uid], series.y, series.observed) for series in panel.series]
         frames = [
-            pd.DataFrame({names.id: uid, names.time: times, names.target: y})[seen] for uid, times, y, seen in columns
+            pd.DataFrame({names.id: one.uid, names.time: panel.times[one.uid], names.target: one.y})[one.observed]
+            for one in panel.series
         ]
         return pd.concat(frames, ignore_index=True)
 
@@ -263,11 +261,6 @@ class StochflowForecaster:
             raise ConfigError("the forecaster has not been fitted; call fit first")
         return self._state
 
-    def _calibrations(self) -> dict[str, Calibration]:
-        """Calibration by id; the neutral one without held-out origins."""
-        state = self._fitted()
-        return {series.uid: state.calibrations.get(series.uid, Calibration()) for series in state.panel.series}
-
     def _fit(
         self, panel: Panel, encoder: Encoder, horizon: int, trained: TrainedNetwork | None, report: Report = no_report
     ) -> Fitted:
@@ -276,7 +269,9 @@ class StochflowForecaster:
         if trained is None:
             categories = tuple(encoder.num_categories)
             trained = train_network(series, seasonality, horizon, self.config, categories, report)
-        calibrations = calibrate(trained, series, seasonality, horizon, self.config)
+        # without held-out origins the neutral one
+        calibrations = dict.fromkeys((one.uid for one in series), Calibration())
+        calibrations |= calibrate(trained, series, seasonality, horizon, self.config)
         direct = direct_quantiles(series, seasonality, horizon, self.config)
         models = fit_linear_models(series, seasonality, self.config)
         return Fitted(encoder, panel, trained, calibrations, direct, models)
@@ -305,7 +300,7 @@ class StochflowForecaster:
         drawn = []
         for index, (series, ensemble) in enumerate(zip(panel, models.ensembles, strict=True)):
             own = contexts[index : index + 1] if contexts is not None else None
-            calibration = fitted.calibrations.get(series.uid, Calibration())
+            calibration = fitted.calibrations[series.uid]
             left, parts = num_paths, []
             while left:
                 size = min(left, max(_MAX_CELLS // horizon, 1))

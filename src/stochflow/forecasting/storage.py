@@ -34,8 +34,6 @@ _NUMBERS = ("gain", "error", "evidence", "steps")
 # Stored key → field of `Series`. The file format keeps its keys, whatever the fields are called: `outside` here, and
 # `verdicts` with `ridge` and `stretch` in the JSON.
 _ARRAYS = {name: name for name in ("y", "observed", "past", "positions", "static")} | {"outside": "exogenous"}
-
-
 # raised where the parts of a file do not fit together
 _UNUSABLE = (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError)
 
@@ -45,7 +43,7 @@ class Fitted:
     """A fitted forecaster.
 
     Attributes:
-        calibrations: by series id.
+        calibrations: by id, of every series.
         direct: equally likely values of each step after the end of a series, by id, [values, horizon].
         models: fitted to the panel, and not stored: fitting them again gives the same.
     """
@@ -97,7 +95,9 @@ def write_forecaster(folder: Path, settings: dict[str, Any], config: ForecastCon
         write_atomically(folder / MANIFEST, sealed)
         os.replace(fresh, folder / TENSORS)
         sync_folder(folder)
-        _clear(folder)
+        remove_leftovers(folder)
+        for abandoned in folder.glob("forecaster-*.safetensors"):
+            abandoned.unlink()
     except OSError as error:
         message = f"the forecaster cannot be written to {folder} ({error.strerror}); choose another place"
         raise DataError(message) from None
@@ -134,12 +134,13 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Fitte
             times[uid] = pd.Index(stored).astype(dtype)
             encoder.timeline.phases(times[uid])  # fail now rather than in a forecast
         trained = _network(manifest["network"], tensors, config, encoder)
-        calibrations = {
+        calibrations = dict.fromkeys(manifest["ids"], Calibration()) | {
             str(uid): Calibration(float(found["ridge"]), float(found["stretch"]))
             for uid, found in manifest["network"]["verdicts"].items()
         }
         stored_direct = {series.uid: tensors.get(f"direct.{number}") for number, series in enumerate(panel)}
         direct = {uid: values.numpy() for uid, values in stored_direct.items() if values is not None}
+        problems = dict(manifest["problems"])
         settings = {name: manifest["settings"][name] for name in SETTINGS}
         check_horizon(settings["horizon"])
     except (ConfigError, SafetensorError, *_UNUSABLE):
@@ -148,7 +149,7 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Fitte
         models = fit_linear_models(panel, encoder.seasonality, config)
     except (ValueError, IndexError, TypeError, ArithmeticError) as error:  # numpy's LinAlgError is a ValueError
         raise DataError(f"the data of the forecaster in {folder} are damaged ({error}); fit it again") from None
-    fitted = Fitted(encoder, Panel(panel, times, manifest["problems"]), trained, calibrations, direct, models)
+    fitted = Fitted(encoder, Panel(panel, times, problems), trained, calibrations, direct, models)
     return settings, config, fitted
 
 
@@ -156,13 +157,6 @@ def _fresh_tensors(folder: Path, manifest: Any) -> Path:
     """Name of new tensors until they have replaced earlier ones."""
     digest = str(manifest.get("sha256")) if isinstance(manifest, dict) else ""
     return folder / f"forecaster-{re.sub('[^0-9a-f]', '', digest)[:16]}.safetensors"
-
-
-def _clear(folder: Path) -> None:
-    """Remove files of interrupted saves."""
-    remove_leftovers(folder)
-    for abandoned in folder.glob("forecaster-*.safetensors"):
-        abandoned.unlink()
 
 
 def _seal(manifest: dict[str, Any]) -> str:

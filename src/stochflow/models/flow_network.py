@@ -128,8 +128,8 @@ class FlowNetwork(FlowModel):
         log_completions = self.steps_left(tokens) * math.log(self.num_tokens)
         if self.engine_applies and context is None and len(tokens):
             return EngineHeads(sampled or self.evaluated(tokens), allowed, log_completions, arrange)
-        states = self.body.prefix_states(tokens)
-        return self._by_autograd(self._features(states, context), allowed, log_completions, arrange)
+        states, apart = self.body.prefix_states(tokens), arrange is _unchanged
+        return self._by_autograd(self._features(states, context), allowed, log_completions, arrange, apart)
 
     def _evaluate_some(self, tokens: Tensor, depths: Tensor, context: Tensor | None) -> Evaluation[Heads]:
         """At one prefix per row, the first `depths` tokens of it."""
@@ -139,20 +139,26 @@ class FlowNetwork(FlowModel):
         if self.engine_applies and context is None and len(tokens) and tokens.device.type == "cpu":
             return EngineHeads(self.evaluated_at(tokens, depths), allowed, log_completions, _unchanged)
         states = self.body.states_at(tokens, depths)
-        return self._by_autograd(self._features(states, context), allowed, log_completions, _unchanged)
+        apart = context is not None
+        return self._by_autograd(self._features(states, context), allowed, log_completions, _unchanged, apart)
 
     def _by_autograd(
-        self, features: Tensor, allowed: Tensor | None, log_completions: Tensor, arrange: Arrange[H]
+        self, features: Tensor, allowed: Tensor | None, log_completions: Tensor, arrange: Arrange[H], apart: bool
     ) -> Evaluation[H]:
-        """The same by autograd, from the features of the prefixes, [..., width]."""
-        num, raw = self.num_tokens, torch.cat([head(features) for head in self._linears], dim=-1)
+        """The same by autograd, from the features of the prefixes, [..., width].
+
+        Args:
+            apart: True to differentiate each head by itself; side by side, sums over rows are rounded differently.
+        """
+        num, parts = self.num_tokens, [head(features) for head in self._linears]
 
         def heads(outputs: Tensor) -> H:
-            log_policy = masked_log_softmax(outputs[..., :num], allowed)
-            log_backward = torch.log_softmax(outputs[..., num : 2 * num], dim=-1)
-            return arrange(Heads(log_policy, log_backward, outputs[..., -1] + log_completions), allowed)
+            columns = (outputs[..., :num], outputs[..., num : 2 * num], outputs[..., -1:])
+            policy, backward, flow = parts if apart else columns
+            log_policy, log_backward = masked_log_softmax(policy, allowed), torch.log_softmax(backward, dim=-1)
+            return arrange(Heads(log_policy, log_backward, flow.squeeze(-1) + log_completions), allowed)
 
-        return AutogradEvaluation(raw, heads)
+        return AutogradEvaluation(torch.cat(parts, dim=-1), heads)
 
     @torch.no_grad()
     def children_along(self, outcomes: Tensor, valid: Tensor) -> ChildFlows:

@@ -23,8 +23,10 @@ def train_command(config: Config, out: str) -> str:
     """
     try:
         words = _what_words(config)
-        words += [*_noise_words(config.channel), "--seed", str(config.seed)]
-        words += _budget_words(config)
+        noise, budget = noise_flag(config.channel), config.budget.model_dump(exclude_none=True)
+        words += [] if noise is None else ["--noise", noise]
+        words += ["--seed", str(config.seed)]
+        words += [word for name, value in budget.items() for word in (f"--{name.replace('_', '-')}", str(value))]
         words += ["--device", config.device] if config.device != "auto" else []
         words += [word for assignment in assignments(config) for word in ("--set", assignment)]
     except StochflowError:
@@ -141,13 +143,3 @@ def _task_words(task: str) -> list[str]:
     if task.startswith("-"):
         raise ConfigError(f"'{task}' is no name of a task")
     return ["--oracle", task.removeprefix(PREFIX)] if task.startswith(PREFIX) else [task]
-
-
-def _noise_words(channel: ChannelConfig) -> list[str]:
-    noise = noise_flag(channel)
-    return [] if noise is None else ["--noise", noise]
-
-
-def _budget_words(config: Config) -> list[str]:
-    budget = config.budget.model_dump(exclude_none=True)
-    return [word for name, value in budget.items() for word in (f"--{name.replace('_', '-')}", str(value))]

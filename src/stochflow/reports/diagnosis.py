@@ -1,7 +1,7 @@
 """Diagnoses of a run, or of the runs of a comparison, from their files alone."""
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +44,7 @@ class Diagnosis:
 
     def as_dict(self) -> dict[str, Any]:
         """The diagnosis as a dictionary for JSON."""
-        return {
-            "path": str(self.path),
-            "title": self.title,
-            "healthy": self.healthy,
-            "verdict": self.verdict,
-            "findings": [asdict(finding) for finding in self.findings],
-            "problems": self.problems,
-        }
+        return asdict(self) | {"path": str(self.path), "healthy": self.healthy}
 
 
 def diagnose(path: Path) -> tuple[list[Diagnosis], list[str]]:
@@ -63,7 +56,9 @@ def diagnose(path: Path) -> tuple[list[Diagnosis], list[str]]:
 def diagnosis(run: RunRecord) -> Diagnosis:
     """Diagnosis of one run."""
     findings = run_findings(run.config, run.summary, records_of(run.metrics), _zero_share(run))
-    findings = [_with_path(finding, run.path) for finding in findings]
+    path = shlex.quote(str(run.path))
+    # so that commands can be copied
+    findings = [replace(finding, remedy=finding.remedy.replace("RUN", path)) for finding in findings]
     return Diagnosis(run.path, run.title, _verdict(run, findings), findings, list(run.problems))
 
 
@@ -73,26 +68,15 @@ def _verdict(run: RunRecord, findings: list[Finding]) -> str:
         return "1 thing is wrong." if num_bad == 1 else f"{num_bad} things are wrong."
     if not run.config.objective.record.trains_policy:
         return f"Nothing is wrong, but {run.config.method} trains no policy: it is there to be compared with."
-    regret, start = run.latest("regret"), _start(run)
+    regret, starts = run.latest("regret"), run.logged("start_regret")
     if regret is None:
         return "Healthy, as far as can be seen: the truth is too large to compute, so only the course was looked at."
+    start = float(starts.iloc[0]) if len(starts) else 0.0
     way = f", {1.0 - regret / start:.0%} of the way from chance to the best that this noise allows" if start else ""
     return f"Healthy: the regret is {regret:.3g} nats{way}."
-
-
-def _start(run: RunRecord) -> float | None:
-    if "start_regret" not in run.metrics:
-        return None
-    known = run.metrics["start_regret"].dropna()
-    return float(known.iloc[0]) if len(known) else None
 
 
 def _zero_share(run: RunRecord) -> float | None:
     """Share of the drawn designs that score zero; None where no design has a score."""
     drawn = run.samples["drawn"].sum() if len(run.samples) else 0
     return float(run.samples["drawn"][run.samples["score"] <= 0.0].sum() / drawn) if drawn else None
-
-
-def _with_path(finding: Finding, path: Path) -> Finding:
-    """The finding with RUN in its remedy replaced by the path, so that commands can be copied."""
-    return Finding(**asdict(finding) | {"remedy": finding.remedy.replace("RUN", shlex.quote(str(path)))})

@@ -1,11 +1,6 @@
-"""Figures as plotly JSON. Colours are CSS variables of the page, so that figures follow light and dark mode.
+"""Figures of runs and sweeps as plotly JSON."""
 
-Text from a run is escaped, because plotly interprets tags in labels.
-"""
-
-import html
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,8 +10,7 @@ from stochflow.core.arrays import Array
 from stochflow.evaluation.bootstrap import median_interval
 from stochflow.reports.checkpoint import Channels, DesignDistribution, random_subset
 from stochflow.reports.groups import Group, Measure, curve
-
-Trace = dict[str, Any]
+from stochflow.reports.html.figure import Figure, Trace, axis, band, label, line
 
 NUM_COLOURS = 7
 NUM_POINTS = 2000
@@ -27,21 +21,6 @@ _MAX_STEPS = 200
 _DASHES = ("solid", "dash", "dot")
 _PATTERNS = ("", "/", ".")
 _LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"}
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A chart with its caption.
-
-    Attributes:
-        title: heading, plain text.
-        text: caption, plain text.
-    """
-
-    title: str
-    text: str
-    traces: list[Trace]
-    layout: dict[str, Any] = field(default_factory=dict)
 
 
 def regret_bars(groups: Sequence[Group], measure: Measure) -> Figure:
@@ -60,7 +39,7 @@ def regret_bars(groups: Sequence[Group], measure: Measure) -> Figure:
         traces.append(
             {
                 "type": "bar",
-                "name": _label(method),
+                "name": label(method),
                 "x": [position for position, _ in rows],
                 "y": _numbers(medians),
                 "marker": {"color": _colour(number), "pattern": {"shape": _PATTERNS[number // NUM_COLOURS % 3]}},
@@ -72,19 +51,13 @@ def regret_bars(groups: Sequence[Group], measure: Measure) -> Figure:
                     "color": "--text",
                     "thickness": 1.5,
                 },
-                "customdata": [[_label(conditions[position]), len(values)] for position, values in rows],
+                "customdata": [[label(conditions[position]), len(values)] for position, values in rows],
                 "hovertemplate": "%{customdata[0]}<br>%{y:.4g}, %{customdata[1]} seeds<extra>%{fullData.name}</extra>",
             }
         )
-    ticks = {"tickvals": list(positions.values()), "ticktext": [_label(name) for name in conditions]}
-    layout = {
-        "barmode": "group",
-        "bargap": 0.35,
-        "xaxis": {"title": {"text": "condition"}, **ticks},
-        "yaxis": {"title": {"text": measure.axis}, "rangemode": "tozero"},
-        "legend": _LEGEND,
-        "showlegend": True,
-    }
+    ticks = {"tickvals": list(positions.values()), "ticktext": [label(name) for name in conditions]}
+    x, y = axis("condition", **ticks), axis(measure.axis, rangemode="tozero")
+    layout = {"barmode": "group", "bargap": 0.35, **_layout(x, y, showlegend=True)}
     text = (
         f"{measure.meaning} Bars are medians over seeds; lines are 95 % bootstrap intervals of the median, "
         "or lowest to highest where there are fewer than three seeds."
@@ -99,32 +72,14 @@ def learning_curves(groups: Sequence[Group], measure: Measure, along: str, metho
         found = curve(group.runs, measure.key, along)
         if found is None:
             continue
-        number = methods.index(group.method)
         keep = _spread(len(found.x), _MAX_CURVE_POINTS)
-        x = _numbers(found.x[keep])
-        if len(group.runs) > 1:
-            outline = _numbers(found.high[keep]) + _numbers(found.low[keep])[::-1]
-            traces.append(_band(x, outline, _colour(number, 0.18), group.method))
-        traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers" if len(keep) < 2 else "lines",
-                "name": _label(group.method),
-                "legendgroup": _label(group.method),
-                "x": x,
-                "y": _numbers(found.median[keep]),
-                "line": {"color": _colour(number), "width": 2, "dash": _DASHES[number // NUM_COLOURS % 3]},
-            }
-        )
+        x, low, middle, high = (_numbers(part[keep]) for part in (found.x, found.low, found.median, found.high))
+        drawn = _line_in_band(group.method, x, (low, middle, high), methods.index(group.method))
+        traces += drawn if len(group.runs) > 1 else drawn[1:]
     unit = "trajectories" if along == "trajectories" else "training time (seconds)"
     scale = {"type": "log"} if measure.is_logarithmic and _spans_decades(traces) else {"rangemode": "tozero"}
-    layout = {
-        "xaxis": {"title": {"text": unit}, "rangemode": "tozero"},
-        "yaxis": {"title": {"text": measure.axis}, **scale},
-        "legend": _LEGEND,
-        "showlegend": len(groups) > 1,
-        "hovermode": "x",
-    }
+    x_axis, y_axis = axis(unit, rangemode="tozero"), axis(measure.axis, **scale)
+    layout = {"hovermode": "x", **_layout(x_axis, y_axis, showlegend=len(groups) > 1)}
     text = measure.meaning if along == "trajectories" else "The same against the time that training took."
     return Figure(f"{measure.title} against {along}", text, traces, layout)
 
@@ -143,10 +98,10 @@ def probability_scatter(distribution: DesignDistribution) -> Figure:
     ends = [float(distribution.log_rewards[kept].min()), float(distribution.log_rewards[kept].max())]
     target = _numbers(end - distribution.log_z for end in ends)
     traces += [
-        _line("target R/Z", _numbers(ends), target, "--text", "dot"),
-        _line("sampler, 5 and 95 %", *low, "--s1", "dash"),
-        {**_line("", *high, "--s1", "dash"), "showlegend": False},
-        _line("sampler, median", *middle, "--s1", "solid"),
+        line("target R/Z", _numbers(ends), target, "--text", "dot"),
+        line("sampler, 5 and 95 %", *low, "--s1", "dash"),
+        {**line("", *high, "--s1", "dash"), "showlegend": False},
+        line("sampler, median", *middle, "--s1"),
     ]
     what = (
         f"Points: {len(kept):,} of {num:,} sequences, drawn at random" if len(kept) < num else f"All {num:,} sequences"
@@ -181,8 +136,8 @@ def feasibility(unbalanced: Sequence[float]) -> Figure:
         "hovertemplate": "%{x} letters: %{y:.3g} %<extra></extra>",
     }
     layout = {
-        "xaxis": {"title": {"text": "letters of the prefix"}, "dtick": max(1, len(unbalanced) // 12)},
-        "yaxis": {"title": {"text": "prefixes out of reach (%)"}, "range": [0, max(105 * max(unbalanced), 1)]},
+        "xaxis": axis("letters of the prefix", dtick=max(1, len(unbalanced) // 12)),
+        "yaxis": axis("prefixes out of reach (%)", range=[0, max(105 * max(unbalanced), 1)]),
     }
     text = (
         "Noise puts a floor under every next letter. Here is the share of prefixes with a letter whose target share is "
@@ -193,10 +148,9 @@ def feasibility(unbalanced: Sequence[float]) -> Figure:
 
 def term_curves(metrics: pd.DataFrame) -> list[Figure]:
     """Curves of the terms that a method logs: entropy ratio, dynamics loss, and terms with mean and deviation."""
-    figures = []
-    x = metrics.get("trajectories", pd.Series(dtype=float))
-    keep = _spread(len(metrics), _MAX_STEPS)
-    for key, title, axis, text in (
+    figures, rows = [], metrics.iloc[_spread(len(metrics), _MAX_STEPS)]
+    x = _numbers(rows.get("trajectories", ()))
+    for key, title, unit, text in (
         (
             "log_entropy_ratio",
             "Entropy ratio",
@@ -206,22 +160,15 @@ def term_curves(metrics: pd.DataFrame) -> list[Figure]:
         ("dynamics_loss", "Dynamics loss", "L_dyn", "The balance of exploration and exploitation at visited states."),
     ):
         if key in metrics and metrics[key].notna().any():
-            line = _line(title, _numbers(x.iloc[keep]), _numbers(metrics[key].iloc[keep]), "--s1", "solid")
-            figures.append(Figure(title, text, [line], _steps_layout(axis)))
+            figures.append(Figure(title, text, [line(title, x, _numbers(rows[key]), "--s1")], _steps_layout(unit)))
     stems = [str(name).removesuffix("_mean") for name in metrics if str(name).endswith("_mean")]
     stems = [stem for stem in stems if f"{stem}_std" in metrics and metrics[f"{stem}_mean"].notna().any()]
     if stems:
         traces: list[Trace] = []
         for number, stem in enumerate(stems):
-            rows = metrics.iloc[keep]
             middle, spread = rows[f"{stem}_mean"], rows[f"{stem}_std"]
-            steps = _numbers(x.iloc[keep])
-            outline = _numbers(middle + spread) + _numbers(middle - spread)[::-1]
-            name = stem.replace("_", " ")
-            traces.append(_band(steps, outline, _colour(number, 0.15), name))
-            dash = _DASHES[number // NUM_COLOURS % 3]
-            line = _line(name, steps, _numbers(middle), _colour(number), dash)
-            traces.append({**line, "legendgroup": _label(name)})
+            y = _numbers(middle - spread), _numbers(middle), _numbers(middle + spread)
+            traces += _line_in_band(stem.replace("_", " "), x, y, number)
         text = "The terms of the residual that training drives to zero: mean over a batch, and one standard deviation."
         figures.append(Figure("Terms of the balance (ll_diff)", text, traces, _steps_layout("nats")))
     return figures
@@ -233,42 +180,34 @@ def channel_maps(channels: Channels, position: int | None) -> list[Figure]:
     def shown(table: Array) -> Array:
         return table.mean(axis=0) if position is None else table[position]
 
-    truth = shown(channels.truth)
-    scale = [[0, "--heat0"], [0.5, "--heat1"], [1, "--heat2"]]
-    true_map = _heat_map("True channel", "P(outcome | intention).", truth, channels.letters, scale, (0.0, 1.0))
+    truth, letters = shown(channels.truth), channels.letters
+    true_map = _heat_map("True channel", "P(outcome | intention).", truth, letters)
     if channels.learned is None:
         return [true_map]
     learned = shown(channels.learned)
     largest = max(float(np.abs(channels.learned - channels.truth).max()), 1e-3)
-    signed = [[0, "--cold"], [0.5, "--heat0"], [1, "--hot"]]
-    learned_name = "Known to the method" if channels.is_known else "Learned channel"
+    name = "Known to the method" if channels.is_known else "Learned channel"
+    text = "Orange: believed too likely. Blue: too unlikely."
     return [
         true_map,
-        _heat_map(learned_name, "The same, as the sampler sees it.", learned, channels.letters, scale, (0.0, 1.0)),
-        _heat_map(
-            "Learned minus true",
-            "Orange: believed too likely. Blue: too unlikely.",
-            learned - truth,
-            channels.letters,
-            signed,
-            (-largest, largest),
-        ),
+        _heat_map(name, "The same, as the sampler sees it.", learned, letters),
+        _heat_map("Learned minus true", text, learned - truth, letters, largest),
     ]
 
 
-def _heat_map(
-    title: str, text: str, table: Array, letters: list[str], scale: list[list[Any]], bounds: tuple[float, float]
-) -> Figure:
-    names = [_label(letter) for letter in letters]
-    signed = bounds[0] < 0
+def _heat_map(title: str, text: str, table: Array, letters: list[str], largest: float | None = None) -> Figure:
+    """Map of probabilities, or of differences between −largest and largest."""
+    signed = largest is not None
+    colours = ("--cold", "--heat0", "--hot") if signed else ("--heat0", "--heat1", "--heat2")
+    names = [label(letter) for letter in letters]
     trace = {
         "type": "heatmap",
         "x": names,
         "y": names,
         "z": [_numbers(row) for row in table],
-        "colorscale": scale,
-        "zmin": bounds[0],
-        "zmax": bounds[1],
+        "colorscale": [[0, colours[0]], [0.5, colours[1]], [1, colours[2]]],
+        "zmin": 0.0 if largest is None else -largest,
+        "zmax": 1.0 if largest is None else largest,
         "xgap": 2,
         "ygap": 2,
         "colorbar": {"thickness": 10, "outlinewidth": 0},
@@ -276,10 +215,10 @@ def _heat_map(
     }
     if len(letters) <= 6:
         trace |= {"texttemplate": "%{z:+.3f}" if signed else "%{z:.3f}"}
-    axis = {"type": "category", "showgrid": False}
+    letters_only = {"type": "category", "showgrid": False}
     layout = {
-        "xaxis": {**axis, "title": {"text": "outcome"}},
-        "yaxis": {**axis, "title": {"text": "intention"}, "autorange": "reversed"},
+        "xaxis": axis("outcome", **letters_only),
+        "yaxis": axis("intention", autorange="reversed", **letters_only),
     }
     return Figure(title, text, [trace], layout)
 
@@ -295,64 +234,34 @@ def _quantile_lines(x: Array, y: Array) -> list[tuple[list[float | None], list[f
 def _points(name: str, x: list[float | None], y: list[float | None], colour: str) -> Trace:
     marker = {"color": colour, "size": 4, "line": {"width": 0}}
     hover = "log R %{x:.3f}, log P %{y:.3f}<extra>%{fullData.name}</extra>"
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": name,
-        "x": x,
-        "y": y,
-        "marker": marker,
-        "hovertemplate": hover,
-    }
+    points = {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": y}
+    return {**points, "marker": marker, "hovertemplate": hover}
 
 
-def _line(name: str, x: list[float | None], y: list[float | None], colour: str, dash: str) -> Trace:
-    line = {"color": colour, "width": 2, "dash": dash}
-    mode = "lines" if len(x) > 1 else "lines+markers"
-    return {"type": "scatter", "mode": mode, "name": _label(name), "x": x, "y": y, "line": line}
-
-
-def _band(x: list[float | None], outline: list[float | None], colour: str, name: str) -> Trace:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": x + x[::-1],
-        "y": outline,
-        "fill": "toself",
-        "fillcolor": colour,
-        "line": {"width": 0, "color": colour},
-        "hoverinfo": "skip",
-        "showlegend": False,
-        "legendgroup": _label(name),
-    }
+def _line_in_band(
+    name: str, x: list[float | None], y: tuple[list[float | None], list[float | None], list[float | None]], number: int
+) -> list[Trace]:
+    """Band between the lower and the upper line of y, then the middle line, in the colour and dashes of a number."""
+    low, middle, high = y
+    colour = _colour(number)
+    drawn = line(name, x, middle, colour, _DASHES[number // NUM_COLOURS % 3])
+    return [band(name, x, low, high, f"{colour} 0.18"), {**drawn, "legendgroup": label(name)}]
 
 
 def _scatter_layout() -> dict[str, Any]:
-    return {
-        "xaxis": {"title": {"text": "log R(x) (nats)"}},
-        "yaxis": {"title": {"text": "log P_π(x) (nats)"}},
-        "legend": _LEGEND,
-        "showlegend": True,
-    }
+    return _layout(axis("log R(x) (nats)"), axis("log P_π(x) (nats)"), showlegend=True)
 
 
-def _steps_layout(axis: str) -> dict[str, Any]:
-    return {
-        "xaxis": {"title": {"text": "trajectories"}, "rangemode": "tozero"},
-        "yaxis": {"title": {"text": axis}},
-        "legend": _LEGEND,
-        "showlegend": axis == "nats",
-    }
+def _steps_layout(unit: str) -> dict[str, Any]:
+    return _layout(axis("trajectories", rangemode="tozero"), axis(unit), showlegend=unit == "nats")
 
 
-def _colour(number: int, opacity: float | None = None) -> str:
-    name = f"--s{number % NUM_COLOURS + 1}"
-    return name if opacity is None else f"{name} {opacity}"
+def _layout(x_axis: dict[str, Any], y_axis: dict[str, Any], showlegend: bool) -> dict[str, Any]:
+    return {"xaxis": x_axis, "yaxis": y_axis, "legend": _LEGEND, "showlegend": showlegend}
 
 
-def _label(text: str) -> str:
-    """Text escaped for plotly."""
-    return html.escape(text, quote=False)
+def _colour(number: int) -> str:
+    return f"--s{number % NUM_COLOURS + 1}"
 
 
 def _spans_decades(traces: Sequence[Trace]) -> bool:

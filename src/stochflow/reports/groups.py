@@ -118,9 +118,5 @@ def curve(runs: Sequence[RunRecord], key: str, along: str) -> Curve | None:
 
 def measures_of(runs: Sequence[RunRecord]) -> list[Measure]:
     """Measures that at least one run has logged; the score of training batches where no exact one was."""
-    known = [measure for measure in MEASURES if any(_logged(run, measure.key) for run in runs)]
-    return known or [BATCH_SCORE] * any(_logged(run, BATCH_SCORE.key) for run in runs)
-
-
-def _logged(run: RunRecord, key: str) -> bool:
-    return key in run.metrics and bool(run.metrics[key].notna().any())
+    known = [measure for measure in MEASURES if any(len(run.logged(measure.key)) for run in runs)]
+    return known or [BATCH_SCORE] * any(len(run.logged(BATCH_SCORE.key)) for run in runs)

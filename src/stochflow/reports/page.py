@@ -3,7 +3,9 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from statistics import median
 
 from stochflow.config.yaml import dump_yaml
 from stochflow.core.errors import ConfigError
@@ -14,8 +16,7 @@ from stochflow.reports.diagnosis import Diagnosis, diagnosis
 from stochflow.reports.groups import MEASURES, Group, grouped, measures_of
 from stochflow.reports.html import markup
 from stochflow.reports.html.markup import Charts, Column
-from stochflow.reports.html.page import assemble, plotly_js, versions, write_page
-from stochflow.reports.html.template import SCRIPT, STYLE
+from stochflow.reports.html.page import assemble, made_with, plotly_js, write_page
 from stochflow.reports.reader import RunRecord, Source, read_source
 from stochflow.reports.run_section import detail
 
@@ -34,11 +35,10 @@ def write_report(path: Path, out: Path | None = None) -> Path:
         raise ConfigError(f"the report is an HTML page, but --out is {target}; give a name that ends in .html")
     if os.path.isdir(target):
         raise ConfigError(f"{target} is a folder; choose a file for --out")
-    plotly = plotly_js("the report")
+    plotly = plotly_js()
     source = read_source(path)
     title, body, charts = sweep_body(source) if source.is_sweep else run_body(source.runs[0])
-    page = assemble(title, style=STYLE, body=body, data=charts.figures, script=SCRIPT, plotly=plotly)
-    write_page(target, page)
+    write_page(target, assemble(title, body, charts.figures, plotly))
     return target
 
 
@@ -96,13 +96,11 @@ def _headline(groups: list[Group], charts: Charts) -> str:
         return markup.paragraph("No run has ended yet, so there is nothing to compare.")
     rows = []
     for group in groups:
-        values = sorted(group.values(measure.key))
+        values = group.values(measure.key)
         if values:
             low, high = median_interval(values)
-            median = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
-            rows.append(
-                (group.method, group.condition, len(values), median, f"{markup.shown(low)} to {markup.shown(high)}")
-            )
+            interval = f"{markup.shown(low)} to {markup.shown(high)}"
+            rows.append((group.method, group.condition, len(values), median(values), interval))
     columns = [Column("method", is_text=True), Column("condition", is_text=True), Column("seeds")]
     columns += [Column(measure.title.lower(), digits=3), Column("interval", is_text=True)]
     rows.sort(key=lambda row: -row[3])
@@ -117,23 +115,15 @@ def _curves(groups: list[Group], charts: Charts) -> str:
         return markup.paragraph("Nothing was logged that could be drawn.")
     methods = list(dict.fromkeys(group.method for group in groups))
     conditions = list(dict.fromkeys(group.condition for group in groups))
-    parts = []
-    for number, condition in enumerate(conditions):
+    rows = []
+    for condition, measure in product(conditions, measures):
         members = [group for group in groups if group.condition == condition]
-        for place, measure in enumerate(measures):
-            row = charts.row(figures.learning_curves(members, measure, along, methods) for along in _AXES)
-            parts.append(markup.part("curves", f"{number}-{place}", row))
-    controls = markup.select("Condition", "curves", conditions) + markup.select(
-        "Measure", "curves", [measure.title for measure in measures]
-    )
+        rows.append(charts.row(figures.learning_curves(members, measure, along, methods) for along in _AXES))
+    lists = {"Condition": conditions, "Measure": [measure.title for measure in measures]}
     several = any(len(group.runs) > 1 for group in groups)
     words = "Lines are medians over the seeds that got that far, bands reach from the lowest to the highest. "
     seconds = "Seconds count training alone, without evaluation."
-    return (
-        markup.paragraph((words if several else "") + seconds)
-        + f'<div class="controls">{controls}</div>'
-        + "".join(parts)
-    )
+    return markup.paragraph((words if several else "") + seconds) + markup.choices("curves", lists, rows)
 
 
 def _details(groups: list[Group], charts: Charts) -> str:
@@ -145,15 +135,12 @@ def _details(groups: list[Group], charts: Charts) -> str:
         run = group.typical()
         found = detail(run, charts, f"detail{number}")
         spent = markup.paragraph(f"{run.name}: {_spent(run)}")
-        parts.append(
-            markup.part("details", str(number), spent + markup.notes(found.problems) + found.tiles + found.body)
-        )
+        parts.append(spent + markup.notes(found.problems) + found.tiles + found.body)
     words = "For each method and condition, the run with the median regret (of two in the middle, the better one)."
     if len(parts) < len(groups):
         words += f" {len(parts)} of {len(groups)} fit here; each of the others has its own page: stochflow report RUN."
     labels = [group.label for group in groups[: len(parts)]]
-    controls = f'<div class="controls">{markup.select("Run", "details", labels)}</div>'
-    return markup.paragraph(words) + controls + "".join(parts)
+    return markup.paragraph(words) + markup.choices("details", {"Run": labels}, parts)
 
 
 def _diagnosis(run: RunRecord) -> str:
@@ -214,6 +201,4 @@ def _extent(groups: list[Group]) -> str:
 
 def _versions(run: RunRecord) -> str:
     trained = ", ".join(f"{name} {version}" for name, version in run.versions.items())
-    return markup.paragraph(f"Trained with: {trained or 'not known'}.") + markup.paragraph(
-        f"Page made with: {versions()}."
-    )
+    return markup.paragraph(f"Trained with: {trained or 'not known'}.") + markup.paragraph(made_with())

@@ -58,10 +58,12 @@ class RunRecord:
         if self.summary is not None:
             value = getattr(self.summary, name, None)
             return None if value is None else float(value)
-        if name not in self.metrics:
-            return None
-        known = self.metrics[name].dropna()
+        known = self.logged(name)
         return float(known.iloc[-1]) if len(known) else None
+
+    def logged(self, name: str) -> "pd.Series[float]":
+        """Values of a metric at the steps that logged it."""
+        return self.metrics[name].dropna() if name in self.metrics else pd.Series(dtype=float)
 
 
 @dataclass(frozen=True)

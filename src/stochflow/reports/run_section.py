@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from stochflow.environments.registry import PRETRAINING_TASK, names_graph
 from stochflow.reports import figures
-from stochflow.reports.checkpoint import Channels, ExactResults, exact_results
+from stochflow.reports.checkpoint import ExactResults, exact_results
+from stochflow.reports.groups import MEASURES
 from stochflow.reports.html import markup
 from stochflow.reports.html.markup import Charts, Column
 from stochflow.reports.logo import logo_svg
@@ -33,36 +34,21 @@ def detail(run: RunRecord, charts: Charts, key: str) -> Detail:
 
 
 def _tiles(run: RunRecord) -> str:
+    meanings = {measure.key: measure.meaning for measure in MEASURES}
+    divergence = "Divergence of what is drawn from what should be drawn; regret plus the next."
+    score = "Mean score of what is drawn, beside that of the best policy under this noise."
+    modes, best = run.latest("num_modes"), run.latest("attainable_score")
+    attainable = "" if best is None else f"of {markup.shown(best)} attainable"
     rows = (
-        (
-            "regret",
-            "Regret",
-            "nats",
-            "Distance from the best that any policy could do under this noise; 0 is that best.",
-        ),
-        (
-            "kl",
-            "KL to the target",
-            "nats",
-            "Divergence of what is drawn from what should be drawn; regret plus the next.",
-        ),
-        ("min_kl", "Smallest KL", "nats", "What the noise alone costs: no policy gets below it."),
-        ("tv", "Total variation", "", "Share of probability on the wrong sequences, from 0 to 1."),
+        ("Regret", run.latest("regret"), "nats", meanings["regret"]),
+        ("KL to the target", run.latest("kl"), "nats", divergence),
+        ("Smallest KL", run.latest("min_kl"), "nats", "What the noise alone costs: no policy gets below it."),
+        ("Total variation", run.latest("tv"), "", meanings["tv"]),
+        ("Expected score", run.latest("mean_score"), attainable, score),
     )
-    tiles = [markup.tile(title, markup.shown(run.latest(key)), unit, text) for key, title, unit, text in rows]
-    modes = run.latest("num_modes")
+    tiles = [markup.tile(title, markup.shown(value), unit, text) for title, value, unit, text in rows]
     text = "Good designs among those drawn that differ from each other in several letters."
     tiles.append(markup.tile("Modes found", "–" if modes is None else f"{modes:.0f}", "", text))
-    best = run.latest("attainable_score")
-    text = "Mean score of what is drawn, beside that of the best policy under this noise."
-    tiles.append(
-        markup.tile(
-            "Expected score",
-            markup.shown(run.latest("mean_score")),
-            "" if best is None else f"of {markup.shown(best)} attainable",
-            text,
-        )
-    )
     return f'<div class="tiles">{"".join(tiles)}</div>'
 
 
@@ -100,31 +86,22 @@ def _probabilities(run: RunRecord, results: ExactResults, charts: Charts) -> str
 
 def _terms(run: RunRecord, charts: Charts) -> str:
     shown = figures.term_curves(run.metrics)
-    if not shown:
-        return ""
-    return markup.heading("Terms of training") + charts.row(shown)
+    return markup.heading("Terms of training") + charts.row(shown) if shown else ""
 
 
 def _world(results: ExactResults, charts: Charts, key: str) -> str:
     channels = results.channels
     if channels is None:
         return ""
-    places = _positions(channels)
-    names = ["averaged over all"] + [str(place + 1) for place in places if place is not None]
-    parts = [
-        markup.part(f"{key}-position", str(number), charts.row(figures.channel_maps(channels, place), three=True))
-        for number, place in enumerate(places)
-    ]
-    control = f'<div class="controls">{markup.select("Position", f"{key}-position", names)}</div>'
+    num_positions = len(channels.truth) if channels.truth.size <= _MAX_ENTRIES else 0
+    names = ["averaged over all", *(str(place + 1) for place in range(num_positions))]
+    maps = [figures.channel_maps(channels, place) for place in (None, *range(num_positions))]
+    rows = [charts.row(three, three=True) for three in maps]
     words = "What the world does with each intended letter, and what the sampler has learned of it."
     if channels.learned is None:
         words = "What the world does with each intended letter. This method never asks, so nothing was learned of it."
-    return markup.heading("The channel") + markup.paragraph(words) + control + "".join(parts)
-
-
-def _positions(channels: Channels) -> list[int | None]:
-    """None for the average, then every position unless there are too many entries."""
-    return [None, *range(len(channels.truth))] if channels.truth.size <= _MAX_ENTRIES else [None]
+    shown = markup.choices(f"{key}-position", {"Position": names}, rows)
+    return markup.heading("The channel") + markup.paragraph(words) + shown
 
 
 def _designs(run: RunRecord, results: ExactResults) -> str:
@@ -132,13 +109,7 @@ def _designs(run: RunRecord, results: ExactResults) -> str:
     title = markup.heading("Best designs")
     if not len(top):
         return title + markup.paragraph("No designs have been drawn yet.")
-    columns = [
-        Column("sequence", is_text=True, is_mono=True),
-        Column("score"),
-        Column("log R"),
-        Column("log P"),
-        Column("drawn"),
-    ]
+    columns = [Column("sequence", is_text=True, is_mono=True), *map(Column, ("score", "log R", "log P", "drawn"))]
     rows = zip(
         top["sequence"], top["score"], top["log_reward"], top["log_prob"], (int(n) for n in top["drawn"]), strict=True
     )

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from functools import cached_property, singledispatch
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,17 +19,16 @@ from stochflow.truth.histories import Histories, attainable_designs
 from stochflow.truth.prefix_tree import entropy, infeasible_share, kl_to_target, tv_to_target, unbalanced_share
 
 
-class Optimum(Protocol):
-    """The best that any policy can do: log P(x) of every object, the KL to the target, log Z."""
+class JointOptimum(NamedTuple):
+    """The best that one policy per task can do: log P(task, x), and means over the tasks."""
 
-    @property
-    def log_probs(self) -> Tensor: ...
+    log_probs: Tensor
+    min_kl: float
+    log_z: float
 
-    @property
-    def min_kl(self) -> float: ...
 
-    @property
-    def log_z(self) -> float: ...
+# the best that any policy can do: log P(x) of every object, the KL to the target, log Z
+Optimum = prefix_tree.Attainable | dag.GraphOptimum | JointOptimum
 
 
 class Truth(ABC):
@@ -149,14 +148,6 @@ class SequenceTruth(Truth):
     def log_probs(self, policy: Any) -> Tensor:
         log_probs = super().log_probs(policy)
         return log_probs if self.histories is None else self.histories.collected(log_probs)
-
-
-class JointOptimum(NamedTuple):
-    """The best that one policy per task can do: log P(task, x), and means over the tasks."""
-
-    log_probs: Tensor
-    min_kl: float
-    log_z: float
 
 
 class MultiTaskTruth(Truth):

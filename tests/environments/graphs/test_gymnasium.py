@@ -78,8 +78,8 @@ def test_without_slip_the_goal_is_six_steps_away() -> None:
 
 
 def test_options_choose_the_map() -> None:
-    small, large = (gym_graph(f"FrozenLake-v1:map_name={size}:horizon=3", 0.0) for size in ("4x4", "8x8"))
-    assert (small.features.shape[1], large.features.shape[1]) == (16 + 3 + 4, 64 + 3 + 4)
+    small, large = (gym_graph(f"FrozenLake-v1:map_name={size}:horizon=14", 0.0) for size in ("4x4", "8x8"))
+    assert (small.features.shape[1], large.features.shape[1]) == (16 + 14 + 4, 64 + 14 + 4)
 
 
 def test_states_with_different_returns_are_different_states() -> None:

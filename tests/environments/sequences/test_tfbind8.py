@@ -120,9 +120,10 @@ def other_numbers(packed: bytes) -> bytes:
 def test_a_damaged_table_is_a_data_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, damage: Callable[[bytes], bytes]
 ) -> None:
-    (tmp_path / table_name("SIX6")).write_bytes(damage(TABLE_PATH.read_bytes()))
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / table_name("SIX6")).write_bytes(damage(TABLE_PATH.read_bytes()))
     packed.checksums()  # as they are shipped
-    monkeypatch.setattr(packed, "_DATA", tmp_path)
+    monkeypatch.setattr(packed.resources, "files", lambda package: tmp_path)
     with pytest.raises(DataError, match=r"is damaged .*rebuild"):
         TFBind8()
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from stochflow.core.errors import DataError
-from stochflow.forecasting.data import datasets as module
+from stochflow.environments.sequences import packed
 from stochflow.forecasting.data.datasets import GROUPS, SERIES, load_group, load_series
 
 FOLDER = resources.files("stochflow.forecasting") / "data"
@@ -152,7 +152,7 @@ def test_the_files_are_small_enough_to_ship() -> None:
 def put_file(folder: Path, monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     (folder / "data").mkdir()
     (folder / "data" / "seven.csv.xz").write_bytes(content)
-    monkeypatch.setattr(module.resources, "files", lambda package: folder)
+    monkeypatch.setattr(packed.resources, "files", lambda package: folder)
 
 
 def flip_one_bit(packed: bytes) -> bytes:

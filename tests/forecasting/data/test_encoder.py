@@ -233,5 +233,5 @@ def test_an_encoder_survives_json(frame: pd.DataFrame) -> None:
 def test_a_damaged_encoder_is_a_data_error() -> None:
     stored = Encoder.fit(daily()).to_dict()
     del stored["timeline"]["step"]
-    with pytest.raises(DataError, match=r"the stored encoder is incomplete .* fit the forecaster again"):
+    with pytest.raises(DataError, match="the stored encoder is damaged; fit the forecaster again"):
         Encoder.from_dict(stored)

@@ -54,7 +54,7 @@ def test_parquet_with_damaged_metadata_is_one_sentence(tmp_path: Path) -> None:
 def test_parquet_without_pyarrow_names_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     (tmp_path / "data.parquet").touch()
-    with pytest.raises(ConfigError, match=r"needs pyarrow; run pip install 'stochflow\[parquet\]'$"):
+    with pytest.raises(ConfigError, match=r"pyarrow is not installed; run `pip install 'stochflow\[parquet\]'`$"):
         read_frame(tmp_path / "data.parquet")
 
 

@@ -34,8 +34,6 @@ def monthly(y: Array, horizon: int = 3, name: str = "made") -> Case:
 class Witness:
     """Forecasts a fixed number with certainty and keeps what it was shown."""
 
-    name = "Witness"
-
     def __init__(self, value: float = 0.0, diary: list[str] | None = None) -> None:
         self.value, self.diary = value, [] if diary is None else diary
         self.pasts: list[Array] = []
@@ -50,8 +48,6 @@ class Witness:
 
 class Student(Witness):
     """Learns once."""
-
-    name = "Student"
 
     def fit(self, past: Case) -> None:
         self.diary.append(f"fit@{len(past.y)}")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stochflow.core.errors import DataError
+from stochflow.core.errors import ConfigError
 from stochflow.reports.html.page import assemble, script_json, write_page
 
 
@@ -22,12 +22,14 @@ def test_data_without_a_json_form_is_refused() -> None:
 
 
 def test_the_title_is_text_and_dollars_in_the_parts_stay() -> None:
-    page = assemble("<b> $body", style="", body="costs $plotly", data=["$script"], script="$data", plotly="p()")
+    page = assemble("<b> $body", "costs $plotly", ["$data"], "p()")
     assert "<title>&lt;b&gt; $body</title>" in page
     assert "costs $plotly" in page
-    assert '["$script"]' in page
+    assert '["$data"]' in page
 
 
 def test_a_page_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"cannot be written \(No such file or directory\); choose a folder"):
+    with pytest.raises(
+        ConfigError, match=r"cannot write to .*page\.html \(No such file or directory\); choose another"
+    ):
         write_page(tmp_path / "nowhere" / "page.html", "")

@@ -1,4 +1,4 @@
-"""Compressed files of integer tables, verified by the SHA-256 that `data/SHA256SUMS` lists of each."""
+"""Compressed data files of the package, verified by their SHA-256, and integer tables packed into them."""
 
 import hashlib
 import lzma
@@ -12,7 +12,7 @@ from stochflow.core.arrays import Array
 from stochflow.core.errors import DataError
 
 _SHIFTS = (0, 8, 16)
-_DATA = resources.files("stochflow.environments.sequences") / "data"
+_SEQUENCES = "stochflow.environments.sequences"
 
 
 def pack(columns: Sequence[Array]) -> bytes:
@@ -32,19 +32,21 @@ def unpack(packed: bytes, num_columns: int) -> Array:
 
 @cache
 def checksums() -> dict[str, str]:
-    """SHA-256 of every data file by its name."""
-    lines = (_DATA / "SHA256SUMS").read_text(encoding="ascii").splitlines()
+    """SHA-256 of every data file of sequences by its name."""
+    lines = (resources.files(_SEQUENCES) / "data" / "SHA256SUMS").read_text(encoding="ascii").splitlines()
     return {name: sha256 for sha256, name in map(str.split, lines)}
 
 
-def read_verified(name: str, script: str) -> bytes:
-    """Bytes of a data file of the package; a DataError if its SHA-256 differs.
+def read_verified(name: str, script: str, sha256: str | None = None, package: str = _SEQUENCES) -> bytes:
+    """Bytes of a file in the folder `data` of a package; a DataError if its SHA-256 differs.
 
     Args:
         script: that builds the file.
+        sha256: that it must have; the one in `checksums` by default.
     """
     try:
-        packed, sha256 = (_DATA / name).read_bytes(), checksums()[name]
+        packed = (resources.files(package) / "data" / name).read_bytes()
+        sha256 = sha256 or checksums()[name]
     except OSError as error:
         raise DataError(f"the table {name} cannot be read ({error}); reinstall stochflow") from None
     digest = hashlib.sha256(packed).hexdigest()

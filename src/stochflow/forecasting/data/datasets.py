@@ -1,16 +1,14 @@
 """Real time series that ship with the package, in four groups. Nothing is downloaded."""
 
-import hashlib
 import io
-import lzma
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib import resources
 
 import pandas as pd
 
 from stochflow.core.errors import DataError
+from stochflow.environments.sequences.packed import read_verified
 
 # One file per group, <group>.csv.xz with the columns unique_id, ds, y, and the SHA-256 that it must have.
 GROUPS = {
@@ -115,26 +113,11 @@ def load_group(group: str) -> pd.DataFrame:
     """
     _require_known("group of series", group, GROUPS)
     # numbers as text first: Python reads the very decimal that was written, the parser of pandas not always
-    rows = pd.read_csv(io.BytesIO(read_file(group)), dtype=str)
+    packed = read_verified(f"{group}.csv.xz", "build_series.py", GROUPS[group], "stochflow.forecasting")
+    rows = pd.read_csv(io.BytesIO(packed), dtype=str, compression="xz")
     rows["ds"] = pd.to_datetime(rows["ds"], format="ISO8601").astype("datetime64[ns]")
     rows["y"] = rows["y"].astype("float64")
     return rows
-
-
-def read_file(group: str) -> bytes:
-    """Verified CSV text of a group, decompressed."""
-    name = f"{group}.csv.xz"
-    try:
-        packed = (resources.files("stochflow.forecasting") / "data" / name).read_bytes()
-    except OSError as error:
-        raise DataError(f"the series file {name} cannot be read ({error}); reinstall stochflow") from None
-    digest = hashlib.sha256(packed).hexdigest()
-    if digest != GROUPS[group]:
-        raise DataError(
-            f"the series file {name} is damaged (SHA-256 {digest[:12]}…, expected {GROUPS[group][:12]}…); "
-            "reinstall stochflow or rebuild it with scripts/build_series.py"
-        )
-    return lzma.decompress(packed)
 
 
 def _require_known(kind: str, name: str, allowed: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import TypeAdapter
 
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.forecasting.config import check_horizon
@@ -15,8 +16,6 @@ from stochflow.forecasting.data.series import Array, Index, Mask, Series
 from stochflow.forecasting.data.split import ONLY_SERIES, RawSeries, names_list, series_ids, show_time, split
 from stochflow.forecasting.data.timeline import Timeline, fit_timeline
 from stochflow.forecasting.model.seasonality import Seasonality, seasonality_of, step_of
-
-__all__ = ["MIN_OBSERVED", "Columns", "Encoder", "Panel"]
 
 # with fewer, intervals are too narrow: those of 80 % of a random walk cover 55 % at 3 values, 74 % at 8, 83 % at 16
 MIN_OBSERVED = 8
@@ -60,9 +59,8 @@ class Encoder:
             raise ConfigError(
                 f"columns is of type {type(columns).__name__}; give Columns(id=..., time=..., target=...)"
             )
-        seasonality_of(
-            freq if step_of(freq) is None else None, season_length
-        )  # refuse bad settings before reading data
+        # refuse bad settings before reading data
+        seasonality_of(freq if step_of(freq) is None else None, season_length)
         groups, problems = split(frame, columns)
         if not groups:
             raise DataError(f"no series can be used; {next(iter(problems.values()))}")
@@ -117,10 +115,7 @@ class Encoder:
                 )
             ahead = later[:horizon]
         else:
-            try:
-                ahead = self.timeline.ahead(times, horizon)
-            except DataError as error:
-                raise DataError(f"series '{series.uid}': {error}") from None
+            ahead = self.timeline.ahead(series.uid, times, horizon)
         blocks = [self._calendar(self.timeline.phases(ahead), self.timeline.phases(times[-1:]))]
         if self.columns.future and given is not None:
             blocks.append(self._features_at(given, ahead))
@@ -136,15 +131,11 @@ class Encoder:
     def from_dict(cls, stored: dict[str, Any]) -> "Encoder":
         """The encoder that `to_dict` wrote down, before or after a trip through JSON."""
         try:
-            features = Features(
-                {name: (float(mean), float(std)) for name, (mean, std) in stored["features"]["scales"].items()},
-                {name: tuple(names) for name, names in stored["features"]["categories"].items()},
-            )
-            timeline = Timeline(**stored["timeline"])
-            timeline.check()
-            return cls(Columns(**stored["columns"]), timeline, stored["season_length"], features)
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise DataError(f"the stored encoder is incomplete ({error}); fit the forecaster again") from None
+            encoder = TypeAdapter(cls).validate_python(stored)
+            encoder.timeline.check()
+        except (TypeError, ValueError, OverflowError):  # pydantic's ValidationError is a ValueError
+            raise DataError("the stored encoder is damaged; fit the forecaster again") from None
+        return encoder
 
     @property
     def _static_numbers(self) -> list[str]:

@@ -57,11 +57,9 @@ def fit_features(frame: pd.DataFrame, wide: Sequence[str], coded: Sequence[str])
     """Scales and categories of the columns; `wide` ones get a column per category, `coded` ones a number."""
     scales, categories = {}, {}
     for name in (*wide, *coded):
-        if pd.api.types.is_numeric_dtype(frame[name].dtype):
+        numeric = pd.api.types.is_numeric_dtype(frame[name].dtype)
+        if numeric or (name in wide and _numbers_but_for_a_few(frame[name])):  # the few are problems of their series
             scales[name] = _mean_and_std(to_numbers(frame[name])[0])
-            continue
-        if name in wide and _numbers_but_for_a_few(frame[name]):
-            scales[name] = _mean_and_std(to_numbers(frame[name])[0])  # the few are problems of their series
             continue
         found = tuple(sorted({text for text in as_text(frame[name]) if text is not None}))
         if name in wide and len(found) > MAX_COLUMNS:

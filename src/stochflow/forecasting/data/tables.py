@@ -3,7 +3,6 @@
 import bz2
 import contextlib
 import gzip
-import importlib
 import io
 import lzma
 import tarfile
@@ -15,7 +14,8 @@ from typing import IO, Any
 
 import pandas as pd
 
-from stochflow.core.errors import ConfigError, DataError
+from stochflow.core.errors import DataError
+from stochflow.core.extras import extra
 from stochflow.core.files import check_columns
 from stochflow.core.ram import available
 from stochflow.forecasting.data.columns import Columns, require_columns
@@ -140,10 +140,7 @@ def _check_header(path: Path, header: list[str], columns: Columns) -> None:
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
-    try:
-        metadata = importlib.import_module("pyarrow.parquet").read_metadata(path)
-    except ImportError:
-        raise ConfigError(f"{path}: reading parquet needs pyarrow; run pip install 'stochflow[parquet]'") from None
+    metadata = extra("pyarrow.parquet", "parquet").read_metadata(path)
     num_values = metadata.num_rows * metadata.num_columns
     if 32 * num_values > available():  # values that repeat take no room in the file
         raise DataError(f"{path}: has {num_values:,} values, which do not fit into memory; split it")

@@ -45,15 +45,11 @@ class Timeline:
     origin: str | float
 
     def check(self) -> None:
-        """Raise a ValueError or TypeError unless every part is what it should be: a timeline may come from a file."""
-        kinds = ((self.dates, bool), (self.regular, bool), (self.freq, str | None), (self.step, int | float))
-        if not all(isinstance(part, kind) for part, kind in kinds) or not 0.0 < self.step < math.inf:
-            raise ValueError("a timeline of other parts")
-        if not self.dates:
-            float(self.origin)
-        elif pd.isna(pd.Timestamp(self.origin)):
-            raise ValueError("a timeline without an origin")
-        elif self.freq is not None:
+        """Raise a ValueError unless origin, step and frequency can be read: a timeline may come from a file."""
+        origin = pd.Timestamp(self.origin) if self.dates else float(self.origin)
+        if pd.isna(origin) or not 0.0 < self.step < math.inf:
+            raise ValueError("a timeline without an origin or a step")
+        if self.dates and self.freq is not None:
             pd.tseries.frequencies.to_offset(self.freq)
 
     def grid(self, uid: str, times: pd.Index) -> pd.Index:
@@ -92,11 +88,11 @@ class Timeline:
             return _seconds((times - origin).to_numpy()) / self.step
         return self._steps(origin, times[0]) + np.arange(len(times), dtype=np.float64)
 
-    def ahead(self, times: pd.Index, horizon: int) -> pd.Index:
+    def ahead(self, uid: str, times: pd.Index, horizon: int) -> pd.Index:
         """The next times after the last one, [horizon]; raises a DataError beyond the year 9999 or 64 bits."""
         too_far = DataError(
-            f"{horizon} steps after {show_time(times[-1])} are later than any time that can be written; "
-            "shorten the horizon"
+            f"series '{uid}': {horizon} steps after {show_time(times[-1])} are later than any time that can be "
+            "written; shorten the horizon"
         )
         try:
             ahead = self._ahead(times, horizon)

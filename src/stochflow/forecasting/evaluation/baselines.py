@@ -19,8 +19,6 @@ MIN_VALUES = 8
 class Baseline(Protocol):
     """Interface of every forecaster in a comparison."""
 
-    name: str
-
     def quantiles(self, y: Array, seasonality: Seasonality, horizon: int, levels: Array, observed: Mask) -> Array:
         """Quantiles of the values that follow y.
 
@@ -50,7 +48,6 @@ class RidgeAR:
     whole_calendar: bool = False
     penalty: float = PENALTY
     num_paths: int = 1000
-    name: str = "RidgeAR"
 
     def quantiles(self, y: Array, seasonality: Seasonality, horizon: int, levels: Array, observed: Mask) -> Array:
         require_values(y, observed)
@@ -70,7 +67,6 @@ class FeedForward:
     """
 
     generator: torch.Generator
-    name: str = "FeedForward"
 
     def quantiles(self, y: Array, seasonality: Seasonality, horizon: int, levels: Array, observed: Mask) -> Array:
         require_values(y, observed)

@@ -56,10 +56,9 @@ def context_windows(panel: list[Series], models: LinearModels, length: int) -> C
     """Values and residuals of each series' best ensemble member, the calendar and all features, by time."""
     features, positions, present, first, total = [], [], [], [], 0
     for series, ensemble in zip(panel, models.ensembles, strict=True):
-        best = 0  # members are sorted by their errors
-        columns = [
-            ensemble.values[best][:, None],
-            np.arcsinh(np.nan_to_num(ensemble.residuals[best]))[:, None],
+        columns = [  # the best member is the first
+            ensemble.values[0][:, None],
+            np.arcsinh(np.nan_to_num(ensemble.residuals[0]))[:, None],
             series.exogenous[: len(series)],
             series.past,
         ]

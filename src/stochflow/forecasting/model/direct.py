@@ -37,8 +37,6 @@ AVERAGING = 0.95
 _HELD_OUT = 0.2
 # upper bound of forecasts: so much above the largest value, in logarithms or in units of the largest value
 _HEADROOM = 3.0
-# which axis counts the rows of `Windows`
-_ROW_AXIS = (("inputs", 0), ("differences", 1), ("observed", 0))
 
 
 @dataclass(frozen=True)
@@ -196,7 +194,8 @@ def train_direct(
     With `refit`, new networks are then trained for as many updates on all windows, the held-out ones included.
     """
     sizes = [len(one.inputs) for one in rows]
-    all_rows = Windows(*(torch.cat([getattr(one, name) for one in rows], dim=axis) for name, axis in _ROW_AXIS))
+    parts = zip(*((one.inputs, one.differences, one.observed) for one in rows), strict=True)
+    all_rows = Windows(*(torch.cat(part, dim=-2) for part in parts))
     late = torch.cat([torch.arange(size) >= int(size * (1 - _HELD_OUT)) for size in sizes])
     early, held = torch.nonzero(~late)[:, 0], torch.nonzero(late)[:, 0].expand(len(all_rows.differences), -1)
     stopped, steps = early_stopping(training(all_rows, early, generator, averaging), all_rows.at(held), max_steps)

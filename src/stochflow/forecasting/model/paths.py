@@ -62,10 +62,8 @@ def path_starts(
     residuals = np.nan_to_num(_before(ensemble.residuals, member, origin, past, fill=0.0))
     offsets = np.einsum("rhf,rf->rh", exogenous, ensemble.feature_weights[member]) + ensemble.intercept[member, None]
     numbers = np.array([_TRANSFORM_NUMBER[name] for name in ensemble.transform])
-    noise_std = (
-        ensemble.noise_scale[member, None]
-        * ensemble.seasonal_scale[member[:, None], ahead % ensemble.seasonal_scale.shape[1]]
-    )
+    season = ensemble.seasonal_scale.shape[1]
+    noise_std = ensemble.noise_std(np.arange(season))[member[:, None], ahead % season]
     columns = (ensemble.ceiling, ensemble.centre, ensemble.spread, numbers)
     shared = np.tile([ensemble.unit, ensemble.offset, ensemble.low, ensemble.high], (len(member), 1))
     scale = np.concatenate([np.stack(columns, axis=1)[member], shared], axis=1)

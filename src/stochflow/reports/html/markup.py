@@ -1,11 +1,12 @@
 """HTML elements. Text is escaped here and nowhere else."""
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
-from stochflow.reports.figures import Figure
+from stochflow.reports.html.figure import Figure
 from stochflow.reports.html.page import script_json
 
 
@@ -64,18 +65,27 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Any]], sorted_by: i
     )
 
 
-def select(label: str, switch: str, options: Sequence[str]) -> str:
-    """A drop-down list, hidden if it has one option; it controls the parts of the same `switch`."""
+def choices(switch: str, lists: Mapping[str, Sequence[str]], contents: Sequence[str]) -> str:
+    """Drop-down lists by label, and the content for each combination of their options, one of which is visible.
+
+    The contents are in lexicographic order; `switch` is a name for these lists that is unique on the page. A list with
+    one option is hidden.
+    """
+    controls = "".join(_select(label, switch, options) for label, options in lists.items())
+    places = product(*(range(len(options)) for options in lists.values()))
+    parts = [_part(switch, place, content) for place, content in zip(places, contents, strict=True)]
+    return f'<div class="controls">{controls}</div>{"".join(parts)}'
+
+
+def _select(label: str, switch: str, options: Sequence[str]) -> str:
     listed = "".join(f'<option value="{number}">{html.escape(text)}</option>' for number, text in enumerate(options))
     hidden = " hidden" if len(options) < 2 else ""
     return f'<label{hidden}>{html.escape(label)} <select data-switch="{html.escape(switch)}">{listed}</select></label>'
 
 
-def part(switch: str, choice: str, content: str) -> str:
-    """Content that is visible while the drop-down lists of a switch have the values `choice`; initially all zero."""
-    is_open = set(choice) <= set("0-")
-    hidden = "" if is_open else " hidden"
-    return f'<div data-part="{html.escape(switch)}" data-choice="{html.escape(choice)}"{hidden}>{content}</div>'
+def _part(switch: str, place: Sequence[int], content: str) -> str:
+    choice, hidden = "-".join(map(str, place)), " hidden" if any(place) else ""
+    return f'<div data-part="{html.escape(switch)}" data-choice="{choice}"{hidden}>{content}</div>'
 
 
 def tile(title: str, value: str, unit: str, meaning: str) -> str:
@@ -121,13 +131,9 @@ def shown(value: float | None, digits: int = 3) -> str:
 def _cell(column: Column, value: Any) -> str:
     if column.is_text:
         return f"<td{_classes(column)}>{html.escape(str(value))}</td>"
-    return (
-        f'<td data-value="{value!r}">{value:,}</td>' if isinstance(value, int) else _number_cell(column, float(value))
-    )
-
-
-def _number_cell(column: Column, value: float) -> str:
-    return f'<td data-value="{value!r}">{shown(value, column.digits)}</td>'
+    if isinstance(value, int):
+        return f'<td data-value="{value}">{value:,}</td>'
+    return f'<td data-value="{float(value)!r}">{shown(value, column.digits)}</td>'
 
 
 def _classes(column: Column) -> str:

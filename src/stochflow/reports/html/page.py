@@ -1,26 +1,25 @@
-"""Self-contained HTML file from title, style, body, data and script, with plotly.js inline."""
+"""Self-contained HTML file from title, body and figures, with plotly.js inline."""
 
 import html
-import importlib
 import json
-import platform
-from importlib import metadata
 from pathlib import Path
 from string import Template
 from typing import Any
 
-from stochflow.core.errors import ConfigError, DataError
-from stochflow.core.files import write_atomically
-from stochflow.reports.html.shell import SHELL
+from stochflow.core.extras import extra
+from stochflow.core.files import unwritable, write_atomically
+from stochflow.reports.html.template import PAGE
+from stochflow.runs.directory import versions
 
-_VERSIONS = ("stochflow", "torch", "numpy", "pandas", "plotly")
+
+def plotly_js() -> str:
+    """Source of plotly.js from the installed package."""
+    return str(extra("plotly.offline", "report").get_plotlyjs())
 
 
-def assemble(title: str, *, style: str, body: str, data: Any, script: str, plotly: str) -> str:
-    """The page as text. `title` is escaped; `style`, `body` and `script` are trusted; `data` becomes JSON."""
-    return Template(SHELL).substitute(
-        title=html.escape(title), style=style, body=body, data=script_json(data), script=script, plotly=plotly
-    )
+def assemble(title: str, body: str, figures: Any, plotly: str) -> str:
+    """The page as text. `title` is escaped, `body` and the source of plotly.js are trusted; `figures` become JSON."""
+    return Template(PAGE).substitute(title=html.escape(title), body=body, data=script_json(figures), plotly=plotly)
 
 
 def script_json(value: Any) -> str:
@@ -28,30 +27,14 @@ def script_json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def plotly_js(what: str) -> str:
-    """Source of plotly.js from the installed package; `what` names the page in the error message."""
-    try:
-        return str(importlib.import_module("plotly.offline").get_plotlyjs())
-    except ImportError:
-        raise ConfigError(f"{what} needs plotly; run pip install 'stochflow[report]'") from None
-
-
 def write_page(path: Path, page: str) -> None:
-    """Write the page atomically; a DataError if that fails."""
+    """Write the page atomically; a ConfigError if that fails."""
     try:
         write_atomically(path, page)
     except OSError as error:
-        raise DataError(
-            f"{path}: cannot be written ({error.strerror}); choose a folder that exists and has room"
-        ) from None
+        raise unwritable(path, error) from None
 
 
-def versions() -> str:
-    """Versions of Python and of the main packages as text."""
-    found = [f"Python {platform.python_version()}"]
-    for name in _VERSIONS:
-        try:
-            found.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            continue
-    return ", ".join(found)
+def made_with() -> str:
+    """Versions of Python and of the packages that determine the numbers, as a sentence."""
+    return f"Page made with: {', '.join(f'{name} {version}' for name, version in versions().items())}."
