@@ -339,8 +339,9 @@ def exact(
             f"task '{environment.name}' is too large to enumerate, so its optimum cannot be computed; train it instead"
         )
     terms = {"beta": config.reward.beta, "floor": config.reward.floor}
-    result: dict[str, Any] = {**environment.describe(), **terms, **truth.optimum()}
-    if isinstance(environment, SequenceEnvironment) and environment.channel.slip is not None:
+    result: dict[str, Any] = {**environment.describe(), **terms, "min_tv": None, **truth.optimum()}
+    listed = isinstance(environment, SequenceEnvironment) and truth.exact_evaluation
+    if listed and environment.channel.slip is not None:
         slip, num_tokens = environment.channel.slip, environment.num_actions
         result["infeasible_share"] = infeasible_share(truth.log_rewards, slip, num_tokens)
     return result

@@ -54,10 +54,11 @@ def _found(place: str) -> Callable[..., Any]:
     return found
 
 
-# computed tasks with numbers in their names: what makes the task of what stands after the colon, and how names look
+# computed tasks with parameters in their names: what makes the task of what stands after the colon, and how names look
 FAMILIES = {
     "bits": ("bits:bit_sequences", "bits:n,k"),
     "ehrlich": ("ehrlich:ehrlich", "ehrlich:v,L,c,k[,q]"),
+    "motifs": ("motifs.task:motif_task", "motifs:NAME[+NAME…],L"),
     "rna-fold": ("rna_fold:rna_fold", "rna-fold:L"),
 }
 _FACTORS = ("SIX6", "ARX", "HOXB7", "HOXC4", "ISX", "MSX2", "PAX4", "PAX6", "PBX4", "PITX2", "VAX2", "ZNF655")
@@ -95,6 +96,18 @@ def _ehrlich(num_letters: int, length: int, num_motifs: int, motif_length: int) 
     )
 
 
+def _motifs(*factors: str, length: int) -> TaskEntry:
+    return TaskEntry(
+        "motifs.task:motif_task",
+        f"{'+'.join(factors)},{length}",
+        4,
+        length,
+        f"promoters with binding sites of {' and '.join(factors)} on both strands; motifs:NAME[+NAME…],L for others",
+        "ACGT",
+        "JASPAR 2024",
+    )
+
+
 # what `stochflow tasks` lists; of the families a few members
 TASKS: dict[str, Callable[[], Task]] = {
     **{
@@ -117,6 +130,8 @@ TASKS: dict[str, Callable[[], Task]] = {
     **{f"bits:120,{word_length}": _bits(120, word_length) for word_length in (1, 8)},
     "ehrlich:20,15,2,4": _ehrlich(20, 15, 2, 4),
     "ehrlich:32,32,4,4": _ehrlich(32, 32, 4, 4),
+    "motifs:CTCF+SP1,50": _motifs("CTCF", "SP1", length=50),
+    "motifs:GATA1+SP1+TBP,100": _motifs("GATA1", "SP1", "TBP", length=100),
     **{
         f"rna-fold:{length}": TaskEntry(
             "rna_fold:RnaFold",
