@@ -36,6 +36,7 @@ from stochflow.truth.truth import truth_of
 
 Settings = Mapping[str, Any]
 Function = Callable[[list[str]], Any]
+_OPTIMUM = ("min_kl", "min_tv", "attainable_score", "log_z_true")
 _CHUNK = 4096
 _BYTES_PER_DESIGN = 400  # two strings and three numbers, and the text that is made of them
 _MIN_NEW_SHARE = 0.005
@@ -154,6 +155,7 @@ def train(
     score_column: str | None = None,
     variance_column: str | None = None,
     reward_noise: str | None = None,
+    motif_matrix: str | Path | None = None,
     config: str | Path | Settings | None = None,
     settings: Sequence[str] = (),
     out: str | Path | None = None,
@@ -172,7 +174,7 @@ def train(
         oracle: "package.module:function" or the function itself, in the place of a task: it takes a list of strings
             and returns as many numbers that are not negative. A config or a run that names one is not enough, for it
             may be a stranger's: the oracle runs only if it is given here.
-        length: letters of a design of the oracle.
+        length: letters of a design of the oracle, or for the motif matrices.
         variable_length: let designs of the oracle or the table differ in length, by a stop action.
         min_length, max_length: fewest and most letters; either asks for variable length. A table has its own bounds by
             default, and an oracle needs `max_length`.
@@ -194,6 +196,7 @@ def train(
         sequence_column, score_column, variance_column: its columns; several score columns, separated by commas, are
             replicates.
         reward_noise: "none", "replicate", "gaussian" (the table's variances) or "gaussian:σ".
+        motif_matrix: a MEME, JASPAR or CSV file of motif matrices instead of a task; see docs/your-own-task.md.
         config: a YAML file or a dictionary of settings; `settings` and the arguments here go over it.
         settings: assignments like "reward.beta=3".
         out: run directory; by default `runs/<task>-<method>-<noise>-seed<seed>`.
@@ -304,6 +307,7 @@ def evaluate(
 def exact(
     task: str | None = None,
     *,
+    length: int | None = None,
     variable_length: bool = False,
     min_length: int | None = None,
     max_length: int | None = None,
@@ -319,12 +323,14 @@ def exact(
     score_column: str | None = None,
     variance_column: str | None = None,
     reward_noise: str | None = None,
+    motif_matrix: str | Path | None = None,
     settings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The attainable optimum of a task or a table under a channel, without any training; of E[R] where rewards differ.
 
     Returns `task, noise, beta, floor, min_kl, min_tv, attainable_score, log_z_true` and, for sequences of one length
-    under uniform slip, `infeasible_share`: per depth, the share of prefixes that no policy can balance.
+    under uniform slip, `infeasible_share`: per depth, the share of prefixes that no policy can balance. Where only an
+    automaton makes the truth exact, `min_tv` is None.
 
     Args:
         beta, floor: of the reward, by default 3 and 1e-6 for sequences.
@@ -339,7 +345,7 @@ def exact(
             f"task '{environment.name}' is too large to enumerate, so its optimum cannot be computed; train it instead"
         )
     terms = {"beta": config.reward.beta, "floor": config.reward.floor}
-    result: dict[str, Any] = {**environment.describe(), **terms, "min_tv": None, **truth.optimum()}
+    result: dict[str, Any] = {**environment.describe(), **terms, **dict.fromkeys(_OPTIMUM), **truth.optimum()}
     listed = isinstance(environment, SequenceEnvironment) and truth.exact_evaluation
     if listed and environment.channel.slip is not None:
         slip, num_tokens = environment.channel.slip, environment.num_actions

@@ -7,6 +7,7 @@ from stochflow.environments.graphs import gymnasium, hypergrid
 from stochflow.environments.graphs.factory import FAMILIES as GRAPH_FAMILIES
 from stochflow.environments.registry import FAMILIES, GRAPHS, TASKS, TaskEntry, make_task, names_graph
 from stochflow.environments.sequences import bits, ehrlich, landscapes, rna_fold, tfbind8
+from stochflow.environments.sequences.motifs import task as motifs
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -22,12 +23,17 @@ def test_a_list_of_tasks_says_what_the_task_says_of_itself(name: str) -> None:
 def test_every_factor_landscape_and_fold_has_a_name() -> None:
     expected = {tfbind8.task_name(factor) for factor in tfbind8.FACTORS} | set(landscapes.LANDSCAPES)
     expected |= {f"rna-fold:{length}" for length in rna_fold.TARGETS}
-    assert expected == {name for name in TASKS if name.partition(":")[0] not in ("bits", "ehrlich")}
+    assert expected == {name for name in TASKS if name.partition(":")[0] not in ("bits", "ehrlich", "motifs")}
 
 
 def test_names_look_as_their_families_say() -> None:
     forms = {family: form for family, (_, form) in FAMILIES.items()}
-    assert forms == {"bits": bits.FORM, "ehrlich": ehrlich.FORM, "rna-fold": rna_fold.FORM}
+    assert forms == {
+        "bits": bits.FORM,
+        "ehrlich": ehrlich.FORM,
+        "motifs": motifs.FORM,
+        "rna-fold": rna_fold.FORM,
+    }
     assert GRAPHS == {"hypergrid": hypergrid.FORM, gymnasium.EXAMPLE: gymnasium.FORM}
     assert all(names_graph(family) for family in GRAPH_FAMILIES)
     assert not any(names_graph(name) for name in TASKS)

@@ -203,11 +203,19 @@ TABLE = (
         setting="reward_noise",
     ),
 )
+MOTIF_MATRIX = Option(
+    "motif_matrix",
+    Path,
+    "MEME, JASPAR or CSV file of motif matrices instead of a task; needs --length.",
+    metavar="FILE",
+    setting="motifs.file",
+    parse=str,
+)
 
 TRAIN = (
     _TASK,
     Option("oracle", str, f"Your own score function instead of a task. {_NAMED}", metavar=_FUNCTION),
-    Option("length", int, "Letters of a design of the oracle.", setting="oracle.length"),
+    Option("length", int, "Letters of a design of --oracle or --motif-matrix.", setting="oracle.length"),
     *LENGTHS,
     Option(
         "alphabet",
@@ -241,6 +249,7 @@ TRAIN = (
         setting="pretraining.support",
     ),
     *TABLE,
+    MOTIF_MATRIX,
     _CONFIG,
     _SETTINGS,
     _OUT,
@@ -276,6 +285,7 @@ PRETRAIN = (
 )
 EXACT = (
     _TASK,
+    Option("length", int, "Letters of a design of --motif-matrix.", setting="motifs.length"),
     *LENGTHS,
     Option(
         "alphabet",
@@ -286,9 +296,10 @@ EXACT = (
     *CONSTRAINTS,
     _TRAINING_NOISE,
     *EDITS,
-    Option("beta", float, "Reward exponent.  [default: 3, of a graph 1]", setting="reward.beta"),
-    Option("floor", float, "Smallest reward, after the power.  [default: 1e-6]", setting="reward.floor"),
+    Option("beta", float, "Reward exponent.  [default: 3; graphs: 1; motifs: 60]", setting="reward.beta"),
+    Option("floor", float, "Smallest reward, after the power.  [default: 1e-6; motifs: 1e-40]", setting="reward.floor"),
     *TABLE,
+    MOTIF_MATRIX,
     _SETTINGS,
 )
 COMPARE = (

@@ -32,6 +32,17 @@ class TableConfig(Settings):
     sha256: str | None = Field(None, description="Hash of what the table says; a table that says another is refused.")
 
 
+class MotifConfig(Settings):
+    """Your own motif matrices (task motif-matrix)."""
+
+    file: str | None = Field(None, description="MEME, JASPAR or CSV file of matrices; null for the other tasks.")
+    name: str | None = Field(None, description="What the task is called; by default after the file.")
+    length: int | None = Field(None, ge=1, le=4096, description="Letters of a design.")
+    matrices: dict[str, list[list[float]]] | None = Field(
+        None, description="Matrices by name, one row of A, C, G and T per column, instead of a file; a run keeps them."
+    )
+
+
 class LengthConfig(Settings):
     """Designs that may end early, by a stop action (tables and oracles); either bound asks for it too."""
 
@@ -326,6 +337,7 @@ class Config(Settings):
     method: str = Field("sgfn-kl", description="Method name; `stochflow methods` lists them.")
     seed: int = Field(0, ge=0, lt=2**31, description="Seed of every random generator.")
     table: TableConfig = Field(default_factory=TableConfig)
+    motifs: MotifConfig = Field(default_factory=MotifConfig)
     lengths: LengthConfig = Field(default_factory=LengthConfig)
     reward_noise: str = Field(
         "none", description="Noise of a measurement: none, replicate, gaussian (variances of the table), gaussian:0.1."

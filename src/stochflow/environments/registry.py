@@ -153,6 +153,8 @@ GRAPHS = {
 _GRAPH_FAMILIES = {name.partition(":")[0] for name in GRAPHS}
 # a table of the user's own; it needs a file, so it is not in the list
 TABLE_TASK = "table"
+# promoters for motif matrices of the user's own; it needs a file too
+MOTIF_TASK = "motif-matrix"
 # several tasks at once; `pretraining.tasks` names them
 PRETRAINING_TASK = "pretraining"
 # a score function of the user's own
@@ -168,6 +170,8 @@ def check_task_name(name: str) -> None:
     """Refuse a name that nothing is known by, with the names there are; numbers in it are not read."""
     if name == TABLE_TASK:
         raise ConfigError("the task 'table' needs a file; give one with --table or the setting table.file")
+    if name == MOTIF_TASK:
+        raise ConfigError("the task 'motif-matrix' needs a file; give one with --motif-matrix, and a --length")
     if name == PRETRAINING_TASK:
         raise ConfigError("the task 'pretraining' stands for several; name them: `stochflow pretrain --tasks A,B`")
     if name in TASKS or name.partition(":")[0] in FAMILIES:
@@ -194,5 +198,5 @@ def make_task(name: str) -> Task:
 
 def other_tasks() -> dict[str, EntryPoint]:
     """Entry points of other packages' tasks by name; names of our own cannot be taken."""
-    others = plugins(GROUP, {*TASKS, TABLE_TASK, PRETRAINING_TASK})
+    others = plugins(GROUP, {*TASKS, TABLE_TASK, MOTIF_TASK, PRETRAINING_TASK})
     return {name: point for name, point in others.items() if name.partition(":")[0] not in FAMILIES}

@@ -10,10 +10,17 @@ from typing import Any
 from stochflow.config.layers import merge, resolve
 from stochflow.config.methods import PRETRAINING, method_settings
 from stochflow.config.options import EXACT, PRETRAIN, TRAIN, settings_of
-from stochflow.config.schema import Config, ConstraintConfig, OracleConfig, TableConfig
+from stochflow.config.schema import Config, ConstraintConfig, MotifConfig, OracleConfig, TableConfig
 from stochflow.config.yaml import parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError
-from stochflow.environments.registry import ORACLE_PREFIX, PRETRAINING_TASK, TABLE_TASK, check_task_name, names_graph
+from stochflow.environments.registry import (
+    MOTIF_TASK,
+    ORACLE_PREFIX,
+    PRETRAINING_TASK,
+    TABLE_TASK,
+    check_task_name,
+    names_graph,
+)
 
 Layers = list[dict[str, Any]]
 
@@ -36,9 +43,11 @@ def training_layers(arguments: Mapping[str, Any], stored: Mapping[str, Any] | No
         raise ConfigError(f"--oracle takes the place of a task; leave out '{task}'")
     layers = [_config_layer(arguments["config"]), *map(parse_assignment, arguments["settings"])]
     flags = _flags(settings_of(TRAIN, arguments), arguments)
-    if any(_names_table(layer) for layer in [stored or {}, *layers, flags]):
-        alphabet = flags.get("oracle", {}).pop("alphabet", None)
-        flags = flags if alphabet is None else merge(flags, {"table": {"alphabet": alphabet}})
+    known = [stored or {}, *layers, flags]
+    if any(_names(layer, "table", "file") for layer in known):
+        flags = _moved(flags, "alphabet", "table")
+    if any(_names(layer, "motifs", "file") or _names(layer, "motifs", "matrices") for layer in known):
+        flags = _moved(flags, "length", "motifs")
     if oracle is not None:
         flags["task"] = ORACLE_PREFIX + oracle
     return [*layers, flags]
@@ -70,7 +79,7 @@ def resolve_layers(layers: Layers) -> Config:
 
 def default_settings(task: str) -> dict[str, Any]:
     """Settings that a task has by default, in the place of those of sequences."""
-    if task.partition(":")[0] == "motifs":
+    if task.partition(":")[0] in ("motifs", MOTIF_TASK):
         # a site of many letters is rare, and no score may end at the floor
         return {"reward": {"beta": 60.0, "floor": 1e-40}}
     if not names_graph(task):
@@ -101,11 +110,12 @@ def check_settings(config: Config) -> None:
         )
     if config.table.file is not None and config.task != TABLE_TASK:
         raise ConfigError(f"there is a table, but the task is '{config.task}'; leave the task out or the table")
+    _check_motifs(config)
     if by_oracle and config.reward_noise != "none":
         raise ConfigError(
             "an oracle is asked once for each design, so its measurements cannot differ; leave out the reward noise"
         )
-    if not by_oracle and config.table.file is None:
+    if not by_oracle and config.table.file is None and config.task != MOTIF_TASK:
         check_task_name(config.task)
 
 
@@ -133,6 +143,7 @@ def _check_pretraining(config: Config) -> None:
         "a support of its own": settings.support is not None,
         "constraints": config.constraints != ConstraintConfig(),
         "a table": config.table != TableConfig(),
+        "motif matrices": config.motifs != MotifConfig(),
         "an oracle": config.oracle != OracleConfig(),
         "variable length": config.lengths.variable,
         "deletion and duplication": config.channel.deletion > 0 or config.channel.duplication > 0,
@@ -153,6 +164,20 @@ def _check_belongings(config: Config) -> None:
             f"--length and --alphabet say what designs of an oracle are, and the task is '{config.task}'; leave them "
             "out"
         )
+
+
+def _check_motifs(config: Config) -> None:
+    """Refuse motif matrices without a length, and what describes matrices that are not there."""
+    given = config.motifs.file is not None or config.motifs.matrices is not None
+    if config.task == MOTIF_TASK:
+        if not given:
+            check_task_name(config.task)
+        if config.motifs.length is None:
+            raise ConfigError("motif matrices do not say how long designs are; give a --length, as in --length 50")
+    elif given:
+        raise ConfigError(f"there are motif matrices, but the task is '{config.task}'; leave the task out or them")
+    elif config.motifs != MotifConfig():
+        raise ConfigError("a name or a length of motif matrices is given, but no file; give one with --motif-matrix")
 
 
 def _check_variable(config: Config) -> None:
@@ -179,6 +204,7 @@ def _check_graph(config: Config) -> None:
     unfit = {
         "constraints": config.constraints != ConstraintConfig(),
         "a table": config.table != TableConfig(),
+        "motif matrices": config.motifs != MotifConfig(),
         "an oracle": config.oracle != OracleConfig(),
         "variable length": config.lengths.variable,
         "deletion and duplication": config.channel.deletion > 0 or config.channel.duplication > 0,
@@ -194,15 +220,22 @@ def _check_graph(config: Config) -> None:
 
 
 def _flags(layer: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of arguments, with rules that are given as a whole and the task that a table stands for."""
-    if arguments["task"] is None and arguments["table"] is not None:
-        layer = {**layer, "task": TABLE_TASK}
+    """Settings of arguments, with rules that are given as a whole and the task that a file stands for."""
+    for argument, task in (("motif_matrix", MOTIF_TASK), ("table", TABLE_TASK)):
+        if arguments["task"] is None and arguments[argument] is not None:
+            layer = {**layer, "task": task}
     return merge(layer, {"constraints": dict(arguments["constraints"] or {})})
 
 
-def _names_table(layer: Mapping[str, Any]) -> bool:
-    """True when settings name a table's file; whether they are valid is found out later."""
-    return isinstance(layer.get("table"), Mapping) and layer["table"].get("file") is not None
+def _names(layer: Mapping[str, Any], section: str, setting: str) -> bool:
+    """True when settings say something there; whether they are valid is found out later."""
+    return isinstance(layer.get(section), Mapping) and layer[section].get(setting) is not None
+
+
+def _moved(flags: dict[str, Any], setting: str, section: str) -> dict[str, Any]:
+    """Flags whose setting of an oracle is one of another section."""
+    value = flags.get("oracle", {}).pop(setting, None)
+    return flags if value is None else merge(flags, {section: {setting: value}})
 
 
 def _config_layer(config: str | Path | Mapping[str, Any] | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from stochflow.truth.truth import MultiTaskTruth, Truth, truth_of
 
 _MAX_PREFIX_SOURCES = 256
 # settings that determine target and optimum, independent of training
-_WORLD = {"task", "table", "lengths", "reward_noise", "oracle", "constraints", "channel", "reward"}
+_WORLD = {"task", "table", "motifs", "lengths", "reward_noise", "oracle", "constraints", "channel", "reward"}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import csv
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from stochflow.core.arrays import Floats
-from stochflow.core.errors import DataError
+from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.files import read_limited
 from stochflow.environments.sequences.packed import read_verified
 
@@ -85,6 +85,14 @@ def read_motifs(path: Path) -> list[Motif]:
     return motifs
 
 
+def motifs_of(matrices: Mapping[str, Sequence[Sequence[float]]]) -> list[Motif]:
+    """The motifs of settings; a ConfigError says what is wrong with them."""
+    try:
+        return [motif_of(name, columns, counts=False) for name, columns in matrices.items()]
+    except ValueError as error:
+        raise ConfigError(f"motifs.matrices cannot be used ({error}); give rows of probabilities") from None
+
+
 def motif_of(name: str, columns: Sequence[Sequence[float]], counts: bool) -> Motif:
     """A validated motif; a ValueError says what is wrong with it.
 
@@ -99,7 +107,8 @@ def motif_of(name: str, columns: Sequence[Sequence[float]], counts: bool) -> Mot
     matrix = np.array(columns, dtype=np.float64)
     if not np.isfinite(matrix).all() or (matrix < 0).any():
         raise ValueError(f"'{name}' has entries that are negative or not finite, as no probability is")
-    sums = matrix.sum(axis=1)
+    with np.errstate(over="ignore"):
+        sums = matrix.sum(axis=1)
     wrong = ~((sums > 0) & np.isfinite(sums)) if counts else np.abs(sums - 1.0) > _SUM_TOLERANCE
     if wrong.any():
         column = int(wrong.argmax())
