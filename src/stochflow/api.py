@@ -346,10 +346,9 @@ def exact(
         )
     terms = {"beta": config.reward.beta, "floor": config.reward.floor}
     result: dict[str, Any] = {**environment.describe(), **terms, **dict.fromkeys(_OPTIMUM), **truth.optimum()}
-    listed = isinstance(environment, SequenceEnvironment) and truth.exact_evaluation
-    if listed and environment.channel.slip is not None:
-        slip, num_tokens = environment.channel.slip, environment.num_actions
-        result["infeasible_share"] = infeasible_share(truth.log_rewards, slip, num_tokens)
+    slip = environment.channel.slip if isinstance(environment, SequenceEnvironment) else None
+    if slip is not None and truth.exact_evaluation:
+        result["infeasible_share"] = infeasible_share(truth.log_rewards, slip, environment.num_actions)
     return result
 
 

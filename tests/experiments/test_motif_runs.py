@@ -1,6 +1,8 @@
 """Runs on promoters: with shipped matrices, and with a user's own, which a run keeps."""
 
+import itertools
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,11 @@ from typer.testing import CliRunner
 
 import stochflow
 from stochflow.cli.app import app
+from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError
+from stochflow.environments.factory import configure
+from stochflow.environments.settings import resolve_layers
+from stochflow.reports.commands import train_command
 
 SMALL: dict[str, Any] = {"model": {"width": 16, "num_layers": 1}, "optimiser": {"batch_size": 16}}
 MATRIX = "A,C,G,T\n0.9,0.05,0.05,0\n0,0,1,0\n0.1,0.1,0.1,0.7\n"
@@ -50,6 +56,15 @@ def test_a_run_keeps_its_matrices_and_refuses_others(matrix: Path) -> None:
     assert run(matrix, resume=True, trajectories=64).summary.trajectories == 64
 
 
+def test_the_command_that_makes_a_run_again_has_its_matrices(matrix: Path) -> None:
+    layers = [{"task": "motif-matrix", "motifs": {"file": str(matrix), "length": 12}}]
+    config = configure(resolve_layers(layers)).config
+    words = shlex.split(train_command(config, "run"))
+    given = [parse_assignment(word) for flag, word in itertools.pairwise(words) if flag == "--set"]
+    again = resolve_layers([{"task": words[2]}, *given])
+    assert (again.motifs, again.reward) == (config.motifs, config.reward)
+
+
 def test_the_command_prints_the_optimum_of_shipped_matrices() -> None:
     done = CliRunner().invoke(app, ["exact", "motifs:MAX+TBP,20", "--noise", "0.1"])
     assert done.exit_code == 0
@@ -73,6 +88,7 @@ def test_a_space_that_can_be_enumerated_is(matrix: Path) -> None:
         ({"task": "tfbind8"}, "there are motif matrices, but the task is 'tfbind8'"),
         ({"table": "scores.csv"}, "there are motif matrices, but the task is 'table'"),
         ({"motif_matrix": None}, "a name or a length of motif matrices is given, but no file"),
+        ({"motif_matrix": None, "settings": ["motifs.factors=[a]"]}, "1 names do not fit 0 matrices"),
         ({"motif_matrix": None, "task": "motif-matrix"}, "the task 'motif-matrix' needs a file"),
     ],
 )

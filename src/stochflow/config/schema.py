@@ -38,9 +38,16 @@ class MotifConfig(Settings):
     file: str | None = Field(None, description="MEME, JASPAR or CSV file of matrices; null for the other tasks.")
     name: str | None = Field(None, description="What the task is called; by default after the file.")
     length: int | None = Field(None, ge=1, le=4096, description="Letters of a design.")
-    matrices: dict[str, list[list[float]]] | None = Field(
-        None, description="Matrices by name, one row of A, C, G and T per column, instead of a file; a run keeps them."
+    factors: list[str] = Field(default_factory=list, description="Names of the matrices, instead of a file.")
+    matrices: list[list[list[float]]] = Field(
+        default_factory=list, description="Matrices of these, a row of A, C, G and T per column; a run keeps them."
     )
+
+    @model_validator(mode="after")
+    def _named(self) -> "MotifConfig":
+        if len(self.factors) != len(self.matrices):
+            raise ValueError(f"{len(self.factors)} names do not fit {len(self.matrices)} matrices; give one for each")
+        return self
 
 
 class LengthConfig(Settings):

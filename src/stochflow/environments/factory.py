@@ -31,7 +31,7 @@ TABLE_COPY = "table.csv"  # a run's own copy of its table
 _SAME = {
     "table": ("name", "alphabet", "scale", "sha256"),
     "oracle": ("length", "alphabet"),
-    "motifs": ("length", "matrices"),
+    "motifs": ("length", "factors", "matrices"),
 }
 
 
@@ -142,10 +142,9 @@ def _table_task(config: Config, table: Table, alphabet: StopAlphabet | None = No
 
 def _motif_task(config: MotifConfig) -> MotifTask:
     """Promoters for matrices of the user's own, once they are pinned."""
-    matrices, length = config.matrices, config.length
-    assert matrices is not None, "matrices were pinned"
-    assert length is not None, "settings were checked"
-    return MotifTask(f"motifs:{config.name or '+'.join(matrices)},{length}", motifs_of(matrices), length, "yours")
+    assert config.length is not None, "settings were checked"
+    name = f"motifs:{config.name or '+'.join(config.factors)},{config.length}"
+    return MotifTask(name, motifs_of(config.factors, config.matrices), config.length, "your matrices")
 
 
 def table_bounds(config: Config, table: Table) -> tuple[int, int]:
@@ -195,8 +194,13 @@ def with_motifs_pinned(config: Config) -> Config:
     if motifs.file is None:
         return config
     path = Path(motifs.file)
-    matrices = {motif.name: motif.probabilities.tolist() for motif in read_motifs(path)}
-    pinned = {"file": None, "name": motifs.name or path.stem, "matrices": matrices}
+    found = read_motifs(path)
+    pinned = {
+        "file": None,
+        "name": motifs.name or path.stem,
+        "factors": [motif.name for motif in found],
+        "matrices": [motif.probabilities.tolist() for motif in found],
+    }
     return config.model_copy(update={"motifs": motifs.model_copy(update=pinned)})
 
 

@@ -46,7 +46,7 @@ def training_layers(arguments: Mapping[str, Any], stored: Mapping[str, Any] | No
     known = [stored or {}, *layers, flags]
     if any(_names(layer, "table", "file") for layer in known):
         flags = _moved(flags, "alphabet", "table")
-    if any(_names(layer, "motifs", "file") or _names(layer, "motifs", "matrices") for layer in known):
+    if any(_names(layer, "motifs", "file") or _names(layer, "motifs", "factors") for layer in known):
         flags = _moved(flags, "length", "motifs")
     if oracle is not None:
         flags["task"] = ORACLE_PREFIX + oracle
@@ -168,7 +168,7 @@ def _check_belongings(config: Config) -> None:
 
 def _check_motifs(config: Config) -> None:
     """Refuse motif matrices without a length, and what describes matrices that are not there."""
-    given = config.motifs.file is not None or config.motifs.matrices is not None
+    given = config.motifs.file is not None or bool(config.motifs.matrices)
     if config.task == MOTIF_TASK:
         if not given:
             check_task_name(config.task)
@@ -229,7 +229,7 @@ def _flags(layer: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any
 
 def _names(layer: Mapping[str, Any], section: str, setting: str) -> bool:
     """True when settings say something there; whether they are valid is found out later."""
-    return isinstance(layer.get(section), Mapping) and layer[section].get(setting) is not None
+    return isinstance(layer.get(section), Mapping) and layer[section].get(setting) not in (None, [])
 
 
 def _moved(flags: dict[str, Any], setting: str, section: str) -> dict[str, Any]:

@@ -101,10 +101,12 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_matrices_of_settings_are_checked_too() -> None:
-    (motif,) = motifs_of({"mine": EXPECTED.tolist()})
+    (motif,) = motifs_of(["mine"], [EXPECTED.tolist()])
     np.testing.assert_allclose(motif.probabilities, EXPECTED)
     with pytest.raises(ConfigError, match=r"motifs\.matrices cannot be used"):
-        motifs_of({"mine": [[1.0, 1.0, 0.0, 0.0]]})
+        motifs_of(["mine"], [[[1.0, 1.0, 0.0, 0.0]]])
+    with pytest.raises(ConfigError, match="two motifs 'mine'"):
+        motifs_of(["mine", "mine"], [EXPECTED.tolist()] * 2)
 
 
 def test_the_shipped_matrices_are_those_of_jaspar() -> None:

@@ -4,7 +4,7 @@ import csv
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -85,10 +85,12 @@ def read_motifs(path: Path) -> list[Motif]:
     return motifs
 
 
-def motifs_of(matrices: Mapping[str, Sequence[Sequence[float]]]) -> list[Motif]:
+def motifs_of(names: Sequence[str], matrices: Sequence[Sequence[Sequence[float]]]) -> list[Motif]:
     """The motifs of settings; a ConfigError says what is wrong with them."""
     try:
-        return [motif_of(name, columns, counts=False) for name, columns in matrices.items()]
+        motifs = [motif_of(name, columns, counts=False) for name, columns in zip(names, matrices, strict=True)]
+        _check_names(motifs)
+        return motifs
     except ValueError as error:
         raise ConfigError(f"motifs.matrices cannot be used ({error}); give rows of probabilities") from None
 

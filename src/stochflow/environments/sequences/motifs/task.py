@@ -41,6 +41,7 @@ class MotifTask(Task):
     """
 
     alphabet = Alphabet(LETTERS)
+    automaton: ScoreAutomaton
 
     def __init__(self, name: str, motifs: Sequence[Motif], length: int, source: str = "JASPAR 2024") -> None:
         self.name, self.motifs, self.length, self.source = name, tuple(motifs), length, source

@@ -19,7 +19,7 @@ def best_words(probabilities: Floats, num: int = NUM_WORDS) -> dict[Word, int]:
     A prefix that `num` others surpass has no continuation among the best, because columns count separately.
 
     >>> best_words(np.array([[0.97, 0.01, 0.01, 0.01], [0.5, 0.5, 0.0, 0.0]]), num=2)
-    {(0, 0): 2889, (0, 1): 2889}
+    {(0, 0): 2886, (0, 1): 2886}
     """
     smoothed = (probabilities + _PSEUDO) / (1.0 + len(LETTERS) * _PSEUDO)
     log_odds = np.rint(_UNIT * np.log2(smoothed * len(LETTERS))).astype(np.int64)
