@@ -16,7 +16,7 @@ from pathlib import Path
 
 TARGET = Path(__file__).parents[1] / "src/stochflow/environments/sequences/data/motifs.jaspar"
 DATABASE = "pyjaspar/data/JASPAR2024.sqlite"
-# factor: identifier with version, of a human profile or, where there is none, of a mouse profile
+# factor: identifier with version, of a human profile where there is one
 PROFILES = {
     "CREB1": "MA0018.5",
     "CTCF": "MA0139.2",

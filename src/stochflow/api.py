@@ -19,7 +19,6 @@ from stochflow.environments.base import Environment
 from stochflow.environments.factory import with_channel
 from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.rewards import Reward
-from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.oracles.task import PREFIX, named_task
 from stochflow.environments.settings import exact_layers, pretraining_layers, resolve_layers, training_layers
 from stochflow.evaluation.summary import Summary
@@ -31,12 +30,10 @@ from stochflow.experiments.torch_settings import computing
 from stochflow.reports.diagnosis import Diagnosis, diagnose
 from stochflow.reports.page import write_report
 from stochflow.runs.directory import RunDirectory, is_vacant, recover
-from stochflow.truth.prefix_tree import infeasible_share
-from stochflow.truth.truth import truth_of
+from stochflow.truth.figures import exact_figures
 
 Settings = Mapping[str, Any]
 Function = Callable[[list[str]], Any]
-_OPTIMUM = ("min_kl", "min_tv", "attainable_score", "log_z_true")
 _CHUNK = 4096
 _BYTES_PER_DESIGN = 400  # two strings and three numbers, and the text that is made of them
 _MIN_NEW_SHARE = 0.005
@@ -329,8 +326,9 @@ def exact(
     """The attainable optimum of a task or a table under a channel, without any training; of E[R] where rewards differ.
 
     Returns `task, noise, beta, floor, min_kl, min_tv, attainable_score, log_z_true` and, for sequences of one length
-    under uniform slip, `infeasible_share`: per depth, the share of prefixes that no policy can balance. Where only an
-    automaton makes the truth exact, `min_tv` is None.
+    under uniform slip, `infeasible_share`: per depth, the share of prefixes that no policy can balance. What
+    cannot be computed is None: `min_tv` where an automaton takes the place of enumeration, and all but `log_z_true` of
+    a task that only bounds log Z, which then has `log_z_error`: by how much it may be too large.
 
     Args:
         beta, floor: of the reward, by default 3 and 1e-6 for sequences.
@@ -338,18 +336,7 @@ def exact(
     All others as for `train`.
     """
     configured = prepare(exact_layers(locals()))
-    config, environment = configured.config, configured.environment
-    truth = truth_of(environment, Reward(**config.reward.model_dump()))
-    if truth is None:
-        raise ConfigError(
-            f"task '{environment.name}' is too large to enumerate, so its optimum cannot be computed; train it instead"
-        )
-    terms = {"beta": config.reward.beta, "floor": config.reward.floor}
-    result: dict[str, Any] = {**environment.describe(), **terms, **dict.fromkeys(_OPTIMUM), **truth.optimum()}
-    slip = environment.channel.slip if isinstance(environment, SequenceEnvironment) else None
-    if slip is not None and truth.exact_evaluation:
-        result["infeasible_share"] = infeasible_share(truth.log_rewards, slip, environment.num_actions)
-    return result
+    return exact_figures(configured.environment, Reward(**configured.config.reward.model_dump()))
 
 
 def report(path: str | Path, out: str | Path | None = None) -> Path:

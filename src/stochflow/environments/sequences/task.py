@@ -116,6 +116,10 @@ class Task(ABC):
         """log E[R(x)] of sequences whose `score` is known already; the plain log R without noise. → [num_sequences]."""
         return reward.log_reward(scores)
 
+    def log_z_bounds(self, reward: Reward) -> tuple[float, float] | None:
+        """Bounds of log Σ_x R(x) in closed form; None where there are none, as by default."""
+        return None
+
     def replicates(self, tokens: Tensor) -> Tensor | None:
         """All replicates of each sequence, [num_sequences, num_replicates]; None for a task without replicates."""
         return None
