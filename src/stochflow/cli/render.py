@@ -82,8 +82,11 @@ def print_optimum(result: Mapping[str, Any]) -> None:
     for heading in ("noise", "min KL (nats)", "TV at that point", r"E\[score]", "log Z"):
         shown.add_column(heading, justify="right")
     columns = {"min_kl": 5, "min_tv": 4, "attainable_score": 4, "log_z_true": 4}
-    shown.add_row(escape(str(result["noise"])), *(f"{result[key]:.{digits}f}" for key, digits in columns.items()))
+    cells = ("–" if result[key] is None else f"{result[key]:.{digits}f}" for key, digits in columns.items())
+    shown.add_row(escape(str(result["noise"])), *cells)
     console.print(shown)
+    if "log_z_error" in result:
+        console.print(f"log Z may be too large by {result['log_z_error']:.1g} nats at most.", highlight=False)
     if "infeasible_share" in result:
         shares = ", ".join(f"{share:.3f}" for share in result["infeasible_share"])
         console.print(f"Prefixes with a child below the slip floor, by depth: {shares}", highlight=False)

@@ -32,6 +32,24 @@ class TableConfig(Settings):
     sha256: str | None = Field(None, description="Hash of what the table says; a table that says another is refused.")
 
 
+class MotifConfig(Settings):
+    """Your own motif matrices (task motif-matrix)."""
+
+    file: str | None = Field(None, description="MEME, JASPAR or CSV file of matrices; null for the other tasks.")
+    name: str | None = Field(None, description="What the task is called; by default after the file.")
+    length: int | None = Field(None, ge=1, le=4096, description="Letters of a design.")
+    factors: list[str] = Field(default_factory=list, description="Names of the matrices, instead of a file.")
+    matrices: list[list[list[float]]] = Field(
+        default_factory=list, description="Matrices of these, a row of A, C, G and T per column; a run keeps them."
+    )
+
+    @model_validator(mode="after")
+    def _named(self) -> "MotifConfig":
+        if len(self.factors) != len(self.matrices):
+            raise ValueError(f"{len(self.factors)} names do not fit {len(self.matrices)} matrices; give one for each")
+        return self
+
+
 class LengthConfig(Settings):
     """Designs that may end early, by a stop action (tables and oracles); either bound asks for it too."""
 
@@ -314,6 +332,7 @@ class Config(Settings):
     method: str = Field("sgfn-kl", description="Method name; `stochflow methods` lists them.")
     seed: int = Field(0, ge=0, lt=2**31, description="Seed of every random generator.")
     table: TableConfig = Field(default_factory=TableConfig)
+    motifs: MotifConfig = Field(default_factory=MotifConfig)
     lengths: LengthConfig = Field(default_factory=LengthConfig)
     reward_noise: str = Field(
         "none", description="Noise of a measurement: none, replicate, gaussian (variances of the table), gaussian:0.1."

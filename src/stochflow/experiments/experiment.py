@@ -49,7 +49,12 @@ class Experiment:
     @cached_property
     def evaluated_every(self) -> float:
         """Share of the budget after which the policy is evaluated again."""
-        return evaluated_every(self.config, None if self.truth is None else self._space())
+        return evaluated_every(self.config, self._space() if self._listed else None)
+
+    @property
+    def _listed(self) -> bool:
+        """True where every object can be listed, so that a policy is evaluated exactly."""
+        return self.truth is not None and self.truth.exact_evaluation
 
     def _space(self) -> Space:
         environment = self.environment
@@ -68,8 +73,8 @@ class Experiment:
         return self
 
     def evaluate(self) -> dict[str, float]:
-        """Exact figures of the policy as it is now; where the truth cannot be computed, what its last batch shows."""
-        if self.truth is not None:
+        """Exact figures of the policy as it is now; where they cannot be computed, what its last batch shows."""
+        if self.truth is not None and self.truth.exact_evaluation:
             self._evaluated.clear()
             self._evaluated[self.trainer.step] = self.truth.evaluate(self.policy)
             return dict(self._evaluated[self.trainer.step])
@@ -127,8 +132,8 @@ def summarise(
     generator = RandomStreams(config.seed)["evaluation"]
     sampled = draw(policy, environment, config.evaluation.num_samples, generator, pay)
     exact: Mapping[str, float | None]
-    if truth is None:
-        exact = {"mean_score": _mean_of_known(sampled)}
+    if truth is None or not truth.exact_evaluation:
+        exact = {"mean_score": _mean_of_known(sampled)} | ({} if truth is None else truth.optimum())
     else:
         # after the last step it has been evaluated already
         known = experiment.last_evaluation if truth is experiment.truth else None

@@ -13,7 +13,7 @@ from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.core.signals import stop_signal
 from stochflow.environments.channel_factory import with_matrix_inside
-from stochflow.environments.factory import Configured, configure, same_setting, table_name
+from stochflow.environments.factory import Configured, configure, same_setting, title_of
 from stochflow.environments.sequences.fasta import read_sequences
 from stochflow.environments.sequences.oracles.task import OracleFunction
 from stochflow.environments.settings import resolve_layers
@@ -188,8 +188,7 @@ def default_path(config: Config) -> Path:
     edits = {"deletion": channel.deletion, "duplication": channel.duplication}
     noise += "".join(f"-{name}-{rate}" for name, rate in edits.items() if rate)
     text = re.sub(r"[^\w.]+", "-", noise).strip("-")
-    task = config.task if config.table.file is None else table_name(config.table)
-    task = re.sub(r"[^\w.]+", "-", task)
+    task = re.sub(r"[^\w.]+", "-", title_of(config))
     return Path("runs") / f"{task}-{config.method}-{text}-seed{config.seed}"
 
 

@@ -1,4 +1,4 @@
-"""Compressed files of integer tables, verified by the SHA-256 that `data/SHA256SUMS` lists of each."""
+"""Data files of the package, verified by the SHA-256 that `data/SHA256SUMS` lists, and tables of integers in them."""
 
 import hashlib
 import lzma
