@@ -340,7 +340,7 @@ def exact(
         )
     terms = {"beta": config.reward.beta, "floor": config.reward.floor}
     result: dict[str, Any] = {**environment.describe(), **terms, **truth.optimum()}
-    if isinstance(environment, SequenceEnvironment) and environment.channel.slip is not None:
+    if truth.exact_evaluation and isinstance(environment, SequenceEnvironment) and environment.channel.slip is not None:
         slip, num_tokens = environment.channel.slip, environment.num_actions
         result["infeasible_share"] = infeasible_share(truth.log_rewards, slip, num_tokens)
     return result

@@ -21,6 +21,9 @@ class Summary(BaseModel):
     kl: float | None
     min_kl: float | None
     regret: float | None
+    regret_se: float | None = None
+    j: float | None = None
+    j_se: float | None = None
     tv: float | None
     min_tv: float | None
     mean_score: float | None

@@ -37,6 +37,7 @@ Listener = Callable[[Record, float], None]
 _FREE_ON_RESUME = {"budget", "device", "threads", "deterministic", "evaluation", "checkpoint_every"}
 _MIN_MEASURED_SHARE = 0.01
 _COUNTABLE = 1e300
+_MEASURED_FIRST = {"regret", "j", "j_se"}
 
 
 @dataclass(frozen=True)
@@ -119,8 +120,8 @@ def run(experiment: Runnable, directory: RunDirectory, listen: Listener, stop: C
 
 
 def untrained_figures(experiment: Runnable) -> dict[str, float]:
-    """The regret before the first step, where it can be known: what every later one is measured against."""
-    return {f"start_{name}": value for name, value in experiment.evaluate().items() if name == "regret"}
+    """Regret and J before the first step, where they can be known: what every later one is measured against."""
+    return {f"start_{name}": value for name, value in experiment.evaluate().items() if name in _MEASURED_FIRST}
 
 
 def keep_step(experiment: Runnable, directory: RunDirectory, record: Record, before: float) -> None:

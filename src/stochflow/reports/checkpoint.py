@@ -74,7 +74,8 @@ def exact_results(record: RunRecord) -> ExactResults:
         experiment = restore(RunDirectory(record.path), config)
     except StochflowError as error:
         return ExactResults(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
-    distribution = None if experiment.truth is None else _distribution(experiment)
+    truth = experiment.truth
+    distribution = None if truth is None or not truth.exact_evaluation else _distribution(experiment)
     environment = experiment.environment
     if not isinstance(environment, SequenceEnvironment):  # without letters there is no channel over them to draw
         return ExactResults(distribution)
