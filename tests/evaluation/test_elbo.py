@@ -55,9 +55,9 @@ CASES: dict[str, dict[str, Any]] = {
     "a lake": {"task": "gym:FrozenLake-v1:horizon=6"},
     "several tasks": {"pretraining": {"tasks": ["tfbind8:ARX", "tfbind8:PAX4"]}},
     "variable length": VARIABLE,
-    "deletions": VARIABLE | {"channel": {"deletion": 0.1}},
-    "duplications": VARIABLE | {"channel": {"duplication": 0.1}},
-    "both edits": VARIABLE | {"channel": {"deletion": 0.1, "duplication": 0.05}},
+    "deletions": VARIABLE | {"channel": {"deletion": 0.3}},
+    "duplications": VARIABLE | {"channel": {"duplication": 0.3}},
+    "both edits": VARIABLE | {"channel": {"deletion": 0.2, "duplication": 0.2}},
 }
 EDITED = ("deletions", "duplications", "both edits")
 
@@ -234,10 +234,9 @@ def test_draws_of_an_oracle_are_not_paid_for_to_know_j(tmp_path: Path) -> None:
         asked.extend(designs)
         return [0.1 + design.count("A") / len(design) for design in designs]
 
-    settings = ["model.width=8", "optimiser.batch_size=8", "optimiser.updates=1", "evaluation.num_samples=20"]
-    run = stochflow.train(
-        oracle=score, length=6, alphabet="ACGT", oracle_calls=20, method="sgfn-db", settings=settings, out=tmp_path / "r"
-    )
+    given = ["model.width=8", "optimiser.batch_size=8", "optimiser.updates=1", "evaluation.num_samples=20"]
+    designs: dict[str, Any] = {"oracle": score, "length": 6, "alphabet": "ACGT", "oracle_calls": 20}
+    run = stochflow.train(**designs, method="sgfn-db", settings=given, out=tmp_path / "run")
     assert len(asked) == 20 == run.summary.oracle_calls
     assert run.summary.j is None
     assert not {"j", "start_j"} & set(run.metrics.columns)

@@ -21,9 +21,6 @@ class Summary(BaseModel):
     kl: float | None
     min_kl: float | None
     regret: float | None
-    regret_se: float | None = None
-    j: float | None = None
-    j_se: float | None = None
     tv: float | None
     min_tv: float | None
     mean_score: float | None
@@ -47,3 +44,6 @@ class Summary(BaseModel):
     known_modes: Count | None = None
     entropy_gap: float | None = None
     support: Count | None = None
+    j: float | None = None
+    j_se: float | None = None
+    regret_se: float | None = None
