@@ -52,6 +52,9 @@ def test_a_j_that_stands_at_its_start_has_stalled_where_the_truth_is_not_known(m
     assert kinds(make_records(**standing, j=5.0)) == []  # it has risen
     assert kinds(make_records(**standing, j=3.0)) == []  # worse, but not standing
     assert kinds(make_records(**standing, j=[4.3 if step < 90 else 6.0 for step in range(100)])) == []
+    same = standing | {"batch_score": [0.2 + 0.01 * (step % 3) for step in range(100)]}
+    assert kinds(make_records(**same, j=3.0)) == ["stalled"]  # scores stand, and J has not risen
+    assert kinds(make_records(**same, j=5.0)) == []
     assert kinds(make_records(**standing | {"j_se": 0.05}, j=4.0)) == []  # a flat target: chance may be all there is
 
 

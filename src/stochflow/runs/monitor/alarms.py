@@ -70,7 +70,7 @@ def stalled(history: History) -> Finding | None:
     if any(point.regret is not None for point in history.evaluations):
         seen = _regret_stands(history)
     else:
-        seen = _score_stands(history) if history.start_j is None else _j_stands(history, history.start_j)
+        seen = _score_stands(history) if history.start_j is None else _no_better(history, history.start_j)
     if seen is None:
         return None
     rate = history.config.optimiser.learning_rate
@@ -176,17 +176,22 @@ def _late(history: History) -> list[PolicyEvaluation]:
     return late if len(late) > 1 else _latest(history)
 
 
-def _j_stands(history: History, start: Estimate) -> str | None:
-    """Stall where the target cannot be enumerated but designs have scores: J is still that of the untrained policy.
+def _no_better(history: History, start: Estimate) -> str | None:
+    """Stall where the target cannot be enumerated but designs have scores: J has not risen, and it or scores stand."""
+    late = [point.j for point in _late(history) if point.j is not None]
+    if any(j.mean - start.mean >= j.noise(start) for j in late):
+        return None
+    return _j_stands(history, start, late) or _score_stands(history)
+
+
+def _j_stands(history: History, start: Estimate, late: list[Estimate]) -> str | None:
+    """J is still that of the untrained policy, although there is something to be gained.
 
     Training can gain about Var(log R)/2, the KL of uniform designs to the target, and Var(log R)/n is the squared
     standard error of J before training. No alarm is raised where this gain is within the noise.
     """
-    late = [point.j for point in _late(history) if point.j is not None]
     gain = history.config.evaluation.curve_samples * start.error**2 / 2.0
-    if not late or gain < SMALL_REGRET:
-        return None
-    if not all(abs(j.mean - start.mean) < j.noise(start) < gain / 2.0 for j in late):
+    if not late or not all(abs(j.mean - start.mean) < j.noise(start) < gain / 2.0 for j in late):
         return None
     where = f"after {history.share:.0%} of the budget"
     return f"J is {late[-1].mean:.4g} nats {where}, and was {start.mean:.4g} before training"
