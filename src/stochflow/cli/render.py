@@ -21,7 +21,10 @@ messages = Console(stderr=True, emoji=False)
 
 _LIVE_EVERY, _PLAIN_EVERY = 0.25, 30.0  # seconds between two looks of a progress line
 _MOST_SHOWN = 4000
-_MEDIANS = {"tv": ("TV", 3), "num_modes": ("modes", 0), "cpu_seconds": ("CPU s", 0)}
+_HEADINGS = {"j": "J (nats)"}
+# beside the metric that decides: heading and digits
+_MEDIANS = {"num_modes": ("modes", 0), "cpu_seconds": ("CPU s", 0)}
+_FIRST_MEDIAN = {"regret": {"tv": ("TV", 3)}, "j": {"mean_score": (r"E\[score]", 3)}}
 
 
 def tell(text: str) -> None:
@@ -60,16 +63,17 @@ def say_unscored(scored: float) -> None:
 
 
 def print_summary(summary: "Summary") -> None:
-    """Every metric of a run, the regret in bold."""
+    """Every metric of a run, the regret in bold, or J where there is no regret."""
     from rich.table import Table
 
+    headline = "j" if summary.regret is None else "regret"
     title = f"{summary.task}, {summary.method}, noise {summary.noise}, seed {summary.seed}"
     table = Table(title=escape(title))
     table.add_column("metric")
     table.add_column("value", justify="right")
     for name, value in summary.model_dump().items():
         shown = "–" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
-        table.add_row(name, escape(shown), style="bold" if name == "regret" else None)
+        table.add_row(name, escape(shown), style="bold" if name == headline else None)
     console.print(table)
 
 
@@ -112,20 +116,22 @@ def _standing_table(standing: "Standing", found: "Comparison") -> "Table":
     title = f"{standing.task}, noise {standing.noise}, {found.spec.trajectories:,} trajectories; medians over seeds"
     table = Table(title=escape(title))
     table.add_column("method", no_wrap=True)
-    for heading in (standing.metric, standing.interval, *(heading for heading, _ in _MEDIANS.values()), "runs"):
+    beside = _FIRST_MEDIAN.get(standing.metric, {}) | _MEDIANS
+    metric = _HEADINGS.get(standing.metric, standing.metric)
+    for heading in (metric, standing.interval, *(heading for heading, _ in beside.values()), "runs"):
         table.add_column(heading, justify="right", no_wrap=True)
     rows = found.frame[(found.frame["task"] == standing.task) & (found.frame["status"] == "finished")]
     # as text, which every channel of a column becomes as soon as one of them has no number
     rows = rows[rows["noise"].astype("str") == str(standing.noise)]
-    medians = rows.groupby("method")[list(_MEDIANS)].median()
+    medians = rows.groupby("method")[list(beside)].median()
     for entry in standing.entries:
         won = entry.method == standing.winner
-        cells = ["–"] * (2 + len(_MEDIANS))
+        cells = ["–"] * (2 + len(beside))
         if entry.median is not None:
             cells = [f"{entry.median:.4f}", f"{entry.low:.4f}–{entry.high:.4f}"]
             values = medians.loc[entry.method]
             cells += [
-                f"{values[name]:.{digits}f}" if values.notna()[name] else "–" for name, (_, digits) in _MEDIANS.items()
+                f"{values[name]:.{digits}f}" if values.notna()[name] else "–" for name, (_, digits) in beside.items()
             ]
         name = escape(entry.method) + (" ★" if won else "")
         table.add_row(name, *cells, f"{entry.runs}/{entry.planned}", style="bold" if won else None)

@@ -318,6 +318,9 @@ class EvaluationConfig(Settings):
         description="Evaluate after this share of the budget; null: as often as costs about 2 %, 20 times at most.",
     )
     num_samples: int = Field(1000, ge=1, le=2**20, description="Designs drawn at the end and for the design metrics.")
+    curve_samples: int = Field(
+        128, ge=1, le=2**20, description="Designs drawn for J at each evaluation in training, where nothing is exact."
+    )
     mode_threshold: float | None = Field(None, description="Score above which a design may open a mode; task default.")
     mode_distance: int = Field(
         2, ge=0, le=10**6, description="A new mode differs from all others in more letters than this."

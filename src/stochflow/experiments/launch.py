@@ -33,6 +33,7 @@ from stochflow.training.trainer import MAX_IDLE_STEPS
 Listener = Callable[[Record, float], None]
 # what may differ when a run is continued: how long, where and how it is watched, but not what is learned
 _FREE_ON_RESUME = {"budget", "device", "threads", "deterministic", "evaluation", "checkpoint_every"}
+_MEASURED_FIRST = {"regret", "j", "j_se"}
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ def run(experiment: Experiment, directory: RunDirectory, listen: Listener, stop:
 
 
 def untrained_figures(experiment: Experiment) -> dict[str, float]:
-    """The regret before the first step, where it can be known: what every later one is measured against."""
-    return {f"start_{name}": value for name, value in experiment.evaluate().items() if name == "regret"}
+    """Regret and J before the first step, where they can be known: what every later one is measured against."""
+    return {f"start_{name}": value for name, value in experiment.evaluate().items() if name in _MEASURED_FIRST}
 
 
 def keep_step(experiment: Experiment, directory: RunDirectory, record: Record, before: float) -> None:

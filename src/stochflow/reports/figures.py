@@ -117,7 +117,8 @@ def learning_curves(groups: Sequence[Group], measure: Measure, along: str, metho
             }
         )
     unit = "trajectories" if along == "trajectories" else "training time (seconds)"
-    scale = {"type": "log"} if measure.is_logarithmic and _spans_decades(traces) else {"rangemode": "tozero"}
+    linear = {"rangemode": "tozero" if measure.from_zero else "normal"}
+    scale = {"type": "log"} if measure.is_logarithmic and _spans_decades(traces) else linear
     layout = {
         "xaxis": {"title": {"text": unit}, "rangemode": "tozero"},
         "yaxis": {"title": {"text": measure.axis}, **scale},

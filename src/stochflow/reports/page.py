@@ -148,7 +148,10 @@ def _details(groups: list[Group], charts: Charts) -> str:
         parts.append(
             markup.part("details", str(number), spent + markup.notes(found.problems) + found.tiles + found.body)
         )
-    words = "For each method and condition, the run with the median regret (of two in the middle, the better one)."
+    words = (
+        "For each method and condition, the run with the median regret, or J where there is no regret (of two in the "
+        "middle, the better one)."
+    )
     if len(parts) < len(groups):
         words += f" {len(parts)} of {len(groups)} fit here; each of the others has its own page: stochflow report RUN."
     labels = [group.label for group in groups[: len(parts)]]

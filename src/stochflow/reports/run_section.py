@@ -33,6 +33,7 @@ def detail(run: RunRecord, charts: Charts, key: str) -> Detail:
 
 
 def _tiles(run: RunRecord) -> str:
+    """Headline figures; J stands in for those that nobody can compute."""
     rows = (
         (
             "regret",
@@ -48,8 +49,14 @@ def _tiles(run: RunRecord) -> str:
         ),
         ("min_kl", "Smallest KL", "nats", "What the noise alone costs: no policy gets below it."),
         ("tv", "Total variation", "", "Share of probability on the wrong sequences, from 0 to 1."),
+        ("j", "J", "nats", "log Z minus the KL to the target, estimated from draws; higher is better."),
     )
-    tiles = [markup.tile(title, markup.shown(run.latest(key)), unit, text) for key, title, unit, text in rows]
+    without = run.latest("j") is not None
+    tiles = [
+        markup.tile(title, markup.shown(run.latest(key)), _unit(run, key, unit), text)
+        for key, title, unit, text in rows
+        if run.latest(key) is not None or not without
+    ]
     modes = run.latest("num_modes")
     text = "Good designs among those drawn that differ from each other in several letters."
     tiles.append(markup.tile("Modes found", "–" if modes is None else f"{modes:.0f}", "", text))
@@ -64,6 +71,12 @@ def _tiles(run: RunRecord) -> str:
         )
     )
     return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _unit(run: RunRecord, key: str, unit: str) -> str:
+    """The unit of a figure, with its standard error where it is estimated."""
+    error = run.latest(f"{key}_se")
+    return unit if error is None else f"± {error:.2g} {unit}"
 
 
 def _noise(run: RunRecord) -> str:

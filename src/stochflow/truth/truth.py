@@ -47,11 +47,14 @@ class Truth(ABC):
     >>> truth = truth_of(environment, Reward(beta=3.0, floor=1e-6, ramp=0.0))
     >>> round(truth.optimum()["min_kl"], 5)
     0.02455
+
+    Attributes:
+        exact_evaluation: False where log Z and the smallest KL are known but objects are too many to be listed: then a
+            policy is evaluated by `estimated` from draws, and of `attainable` only `min_kl` and `log_z` are read.
     """
 
     environment: Environment
     reward: Reward
-    # False where objects are too many to be listed: `optimum` is exact, and nothing else is there
     exact_evaluation: bool = True
 
     @property
@@ -96,6 +99,15 @@ class Truth(ABC):
             "attainable_score": float(best.log_probs.exp() @ self.scores),
             "log_z_true": best.log_z,
         }
+
+    def estimated(self, j: float, j_se: float | None) -> dict[str, float | None]:
+        """KL and regret of a policy from J = log Z − KL, with the standard error of both.
+
+        Args:
+            j, j_se: mean of log R(x) − log P_π(x) over draws from the policy, and its standard error.
+        """
+        kl = self.attainable.log_z - j
+        return {"kl": kl, "regret": kl - self.attainable.min_kl, "regret_se": j_se}
 
     def evaluate(self, policy: Any) -> dict[str, float]:
         """KL, regret, TV, expected score and missing entropy of a policy under the true dynamics."""
