@@ -2,7 +2,9 @@
 
 import itertools
 import json
+import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,13 @@ from stochflow.cli.app import app
 from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError
 from stochflow.environments.factory import configure
+from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.settings import resolve_layers
+from stochflow.experiments.build import build
+from stochflow.experiments.experiment import summarise
 from stochflow.reports.commands import train_command
+from stochflow.truth.automaton import automaton_reward
+from stochflow.truth.truth import AutomatonTruth
 
 SMALL: dict[str, Any] = {"model": {"width": 16, "num_layers": 1}, "optimiser": {"batch_size": 16}}
 MATRIX = "A,C,G,T\n0.9,0.05,0.05,0\n0,0,1,0\n0.1,0.1,0.1,0.7\n"
@@ -41,6 +48,41 @@ def test_a_run_knows_the_optimum_of_a_space_that_nobody_can_enumerate(matrix: Pa
     assert 0.0 < expected["min_kl"] < expected["log_z_true"]
     for name in ("min_kl", "log_z_true", "attainable_score"):
         assert getattr(summary, name) == pytest.approx(expected[name], abs=1e-9)
+
+
+def test_the_command_prints_a_regret_with_its_standard_error(tmp_path: Path) -> None:
+    out, settings = tmp_path / "run", ["model.width=16", "model.num_layers=1", "optimiser.batch_size=128"]
+    told = [word for setting in settings for word in ("--set", setting)]
+    command = ["train", "motifs:GATA1+SP1,30", "--trajectories", "512", "--method", "sgfn-tb", "--noise", "0.1"]
+    done = CliRunner().invoke(app, [*command, *told, "--out", str(out)])
+    assert done.exit_code == 0
+    found = stochflow.load(out)
+    end = found.summary.model_dump()
+    assert end["kl"] == pytest.approx(end["log_z_true"] - end["j"])
+    assert end["regret"] == pytest.approx(end["kl"] - end["min_kl"])
+    assert end["regret_se"] == end["j_se"] > 0.0
+    assert re.search(rf"regret +│ +{end['regret']:.5g} ± {end['regret_se']:.2g} ", done.stdout)
+    first, *_, last = found.metrics.to_dict("records")
+    assert first["start_regret"] == pytest.approx(end["log_z_true"] - first["start_j"] - end["min_kl"])
+    assert last["regret"] == pytest.approx(end["log_z_true"] - last["j"] - end["min_kl"])
+    assert last["regret_se"] == last["j_se"] > end["j_se"]
+
+
+def test_the_regret_by_an_automaton_is_that_of_the_whole_tree(matrix: Path) -> None:
+    layers = [{"task": "motif-matrix", "motifs": {"file": str(matrix), "length": 5}, "budget": {"steps": 4}}, SMALL]
+    experiment = build(configure(resolve_layers(layers)).config).train()
+    environment, reward = experiment.environment, experiment.trainer.learner.reward
+    assert isinstance(environment, SequenceEnvironment)
+    assert environment.task.automaton is not None
+    rewards = automaton_reward(environment.task.automaton, reward, 5)
+    assert rewards is not None
+    exact, _ = summarise(experiment)
+    found, _ = summarise(replace(experiment, truth=AutomatonTruth(environment, reward, rewards)))
+    assert (exact.regret_se, found.tv) == (None, None)
+    assert found.regret_se is not None
+    assert found.regret == pytest.approx(exact.regret, abs=4.0 * found.regret_se)
+    assert found.kl == pytest.approx(exact.kl, abs=4.0 * found.regret_se)
+    assert found.regret_se < 0.1 * float(str(exact.regret))
 
 
 def test_a_run_keeps_its_matrices_and_refuses_others(matrix: Path) -> None:

@@ -107,6 +107,9 @@ def test_draws_have_the_expected_score_and_j_where_nothing_can_be_enumerated(cha
     values = reward.log_reward(scores) - drawn.log_probs
     for sample, exact in ((scores, truth.optimum()["attainable_score"]), (values, truth.attainable.value)):
         assert float(sample.mean()) == pytest.approx(exact, abs=4 * float(sample.std()) / math.sqrt(len(sample)))
+    error = float(values.std()) / math.sqrt(len(values))
+    estimated = truth.estimated(float(values.mean()), error)
+    assert estimated["regret"] == pytest.approx(0.0, abs=4 * error)  # of the policy that no other surpasses
     surprise = -drawn.log_probs
     error = float(surprise.std()) / math.sqrt(len(surprise))
     assert float(surprise.mean()) == pytest.approx(truth.attainable_entropy, abs=4 * error)
@@ -156,3 +159,5 @@ def test_lists_of_everything_are_refused() -> None:
             getattr(truth, name)
     with pytest.raises(TypeError, match="too many sequences"):
         _ = truth.attainable.log_probs
+    with pytest.raises(TypeError, match="too many sequences"):
+        truth.evaluate(None)

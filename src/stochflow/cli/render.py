@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.table import Table
 
     from stochflow.evaluation.summary import Summary
@@ -24,7 +25,7 @@ _MOST_SHOWN = 4000
 _HEADINGS = {"j": "J (nats)"}
 # beside the metric that decides: heading and digits
 _MEDIANS = {"num_modes": ("modes", 0), "cpu_seconds": ("CPU s", 0)}
-_FIRST_MEDIAN = {"regret": {"tv": ("TV", 3)}, "j": {"mean_score": (r"E\[score]", 3)}}
+_TV, _SCORE = {"tv": ("TV", 3)}, {"mean_score": (r"E\[score]", 3)}
 
 
 def tell(text: str) -> None:
@@ -63,7 +64,7 @@ def say_unscored(scored: float) -> None:
 
 
 def print_summary(summary: "Summary") -> None:
-    """Every metric of a run, the regret in bold, or J where there is no regret."""
+    """Every metric of a run, ± its standard error if it has one; the regret in bold, or J where there is no regret."""
     from rich.table import Table
 
     headline = "j" if summary.regret is None else "regret"
@@ -71,8 +72,11 @@ def print_summary(summary: "Summary") -> None:
     table = Table(title=escape(title))
     table.add_column("metric")
     table.add_column("value", justify="right")
-    for name, value in summary.model_dump().items():
+    values = summary.model_dump()
+    for name, value in values.items():
         shown = "–" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
+        error = values.get(f"{name}_se")
+        shown += "" if error is None else f" ± {error:.2g}"
         table.add_row(name, escape(shown), style="bold" if name == headline else None)
     console.print(table)
 
@@ -109,6 +113,14 @@ def print_comparison(found: "Comparison", out: Path, num_finished: int) -> None:
     )
 
 
+def _beside(metric: str, rows: "pd.DataFrame") -> dict[str, tuple[str, int]]:
+    """What is shown beside the metric that decides: TV, or E[score] where there is none, and what runs always have."""
+    if metric == "mean_score":
+        return _MEDIANS
+    exact = metric == "regret" and (not len(rows) or bool(rows["tv"].notna().any()))
+    return (_TV if exact else _SCORE) | _MEDIANS
+
+
 def _standing_table(standing: "Standing", found: "Comparison") -> "Table":
     """Methods by median, best first; the winner, if there is one, in bold with a star."""
     from rich.table import Table
@@ -116,13 +128,13 @@ def _standing_table(standing: "Standing", found: "Comparison") -> "Table":
     title = f"{standing.task}, noise {standing.noise}, {found.spec.trajectories:,} trajectories; medians over seeds"
     table = Table(title=escape(title))
     table.add_column("method", no_wrap=True)
-    beside = _FIRST_MEDIAN.get(standing.metric, {}) | _MEDIANS
-    metric = _HEADINGS.get(standing.metric, standing.metric)
-    for heading in (metric, standing.interval, *(heading for heading, _ in beside.values()), "runs"):
-        table.add_column(heading, justify="right", no_wrap=True)
     rows = found.frame[(found.frame["task"] == standing.task) & (found.frame["status"] == "finished")]
     # as text, which every channel of a column becomes as soon as one of them has no number
     rows = rows[rows["noise"].astype("str") == str(standing.noise)]
+    beside = _beside(standing.metric, rows)
+    metric = _HEADINGS.get(standing.metric, standing.metric)
+    for heading in (metric, standing.interval, *(heading for heading, _ in beside.values()), "runs"):
+        table.add_column(heading, justify="right", no_wrap=True)
     medians = rows.groupby("method")[list(beside)].median()
     for entry in standing.entries:
         won = entry.method == standing.winner

@@ -198,6 +198,10 @@ class AutomatonTruth(Truth):
         """Not available: there are too many sequences to list them."""
         refuse_list()
 
+    def log_probs(self, policy: Any) -> Tensor:
+        """Not available: there are too many sequences to list them."""
+        refuse_list()
+
     @cached_property
     def attainable(self) -> AutomatonOptimum:
         return automaton_optimum(self._rewards, self.environment.channel, self.environment.max_steps)

@@ -58,6 +58,12 @@ def test_a_j_that_stands_at_its_start_has_stalled_where_the_truth_is_not_known(m
     assert kinds(make_records(**standing | {"j_se": 0.05}, j=4.0)) == []  # a flat target: chance may be all there is
 
 
+def test_a_regret_that_is_estimated_has_diverged_only_beyond_its_noise(make_records: MakeRecords) -> None:
+    course = {"start": -0.1, "start_j": 4.0, "intended_spread": 0.7}
+    assert kinds(make_records(**course, regret=0.3, j=3.6, j_se=0.2)) == []
+    assert kinds(make_records(**course, regret=0.3, j=3.6, j_se=0.001)) == ["diverged"]
+
+
 def test_batches_that_score_nothing_are_told_of(make_records: MakeRecords) -> None:
     assert kinds(make_records(start=None, intended_spread=0.75, batch_score=0.0)) == ["zero-scores"]
     assert kinds(make_records(batch_score=0.0), "random") == ["zero-scores"]

@@ -170,3 +170,12 @@ def test_a_regret_that_is_estimated_must_move_by_more_than_its_error(make_record
     assert found(records, {"regret": 0.25, "regret_se": 0.02}) == {"far": "note"}
     assert "worse" in found(records, {"regret": 0.7})
     assert "worse" not in found(records, {"regret": 0.7, "regret_se": 0.05})
+    noisy_start = make_records(regret=[0.6 if step < 10 else 0.3 for step in range(100)], start_j=4.0, j=4.3, j_se=0.05)
+    assert "worse" not in found(noisy_start, {"regret": 0.7, "regret_se": 0.01})
+    assert "worse" in found(noisy_start, {"regret": 0.9, "regret_se": 0.01})
+
+
+def test_noise_that_no_policy_overcomes_is_told_without_a_tv(make_records: MakeRecords) -> None:
+    records = make_records(regret=0.01)
+    assert "infeasible" in found(records, {"regret": 0.01, "min_kl": 2.5, "min_tv": None})
+    assert "infeasible" not in found(records, {"regret": 0.01, "min_kl": 0.01, "min_tv": None})

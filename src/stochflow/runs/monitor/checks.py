@@ -1,5 +1,6 @@
 """Checks of a run from its files, beside the alarms; docs/doctor.md has the rules and their thresholds."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -62,7 +63,8 @@ def _worse(case: Case) -> Finding | None:
 
 def _regret_above_start(case: Case) -> str | None:
     start, regret = _regrets(case)
-    if start is None or regret is None or regret < 1.05 * start + SMALL_REGRET + _regret_noise(case):
+    noise = _regret_noise(case, case.history.start_j)
+    if start is None or regret is None or regret < 1.05 * start + SMALL_REGRET + noise:
         return None
     return f"the regret is {regret:.3g} nats, and was {start:.3g} before training"
 
@@ -96,7 +98,7 @@ def _regret_still_falls(case: Case, past: PolicyEvaluation) -> str | None:
     _, regret = _regrets(case)
     if regret is None or past.regret is None or regret < SMALL_REGRET:
         return None
-    if past.regret - regret < STILL_FALLING * regret + _regret_noise(case):
+    if past.regret - regret < STILL_FALLING * regret + _regret_noise(case, past.j):
         return None
     return f"the regret fell from {past.regret:.3g} to {regret:.3g}"
 
@@ -150,14 +152,15 @@ def _far(case: Case) -> Finding | None:
 
 def _infeasible(case: Case) -> Finding | None:
     summary = case.summary
-    if summary is None or summary.min_kl is None or summary.min_tv is None:
+    if summary is None or summary.min_kl is None:
         return None
-    if summary.min_kl < INFEASIBLE_KL and summary.min_tv < INFEASIBLE_TV:
+    if summary.min_kl < INFEASIBLE_KL and (summary.min_tv is None or summary.min_tv < INFEASIBLE_TV):
         return None
+    tv = "" if summary.min_tv is None else f" and TV {summary.min_tv:.3g}"
     return Finding(
         "infeasible",
         "note",
-        f"the best of all policies has KL {summary.min_kl:.3g} and TV {summary.min_tv:.3g} to the target",
+        f"the best of all policies has KL {summary.min_kl:.3g}{tv} to the target",
         "under this noise the target cannot be reached, whatever is trained: judge the run by its regret",
         f"lower the noise, or ask for a flatter target (reward.beta={summary.beta / 2:g})",
     )
@@ -195,7 +198,8 @@ def _log_z(case: Case) -> Finding | None:
     if aimed_at is None:
         return None
     aim = summary.log_z_true - {"target": 0.0, "policy": summary.kl, "optimum": summary.min_kl}[aimed_at]
-    if abs(summary.log_z - aim) < LOG_Z_NATS:
+    noise = 3.0 * (summary.regret_se or 0.0) if aimed_at == "policy" else 0.0
+    if abs(summary.log_z - aim) < LOG_Z_NATS + noise:
         return None
     return Finding(
         "log-z",
@@ -262,9 +266,14 @@ def _js(case: Case) -> tuple[Estimate | None, Estimate | None]:
     return case.history.start_j, None if j is None or error is None else Estimate(j, error)
 
 
-def _regret_noise(case: Case) -> float:
-    """Three standard errors of the regret; zero where it is exact."""
-    return 3.0 * ((case.summary.regret_se if case.summary is not None else None) or 0.0)
+def _regret_noise(case: Case, before: Estimate | None) -> float:
+    """Three standard errors of the difference to an earlier regret; zero where both are exact.
+
+    Args:
+        before: J at that time, which the regret was estimated from.
+    """
+    now = (None if case.summary is None else case.summary.regret_se) or 0.0
+    return 3.0 * math.hypot(now, 0.0 if before is None else before.error)
 
 
 def _other_method(case: Case) -> str:
