@@ -29,7 +29,7 @@ from stochflow.experiments.torch_settings import computing
 from stochflow.reports.diagnosis import Diagnosis, diagnose
 from stochflow.reports.page import write_report
 from stochflow.runs.directory import RunDirectory, is_vacant, recover
-from stochflow.truth.truth import truth_of
+from stochflow.truth.figures import exact_figures
 
 Settings = Mapping[str, Any]
 Function = Callable[[list[str]], Any]
@@ -151,6 +151,7 @@ def train(
     score_column: str | None = None,
     variance_column: str | None = None,
     reward_noise: str | None = None,
+    motif_matrix: str | Path | None = None,
     config: str | Path | Settings | None = None,
     settings: Sequence[str] = (),
     out: str | Path | None = None,
@@ -169,7 +170,7 @@ def train(
         oracle: "package.module:function" or the function itself, in the place of a task: it takes a list of strings
             and returns as many numbers that are not negative. A config or a run that names one is not enough, for it
             may be a stranger's: the oracle runs only if it is given here.
-        length: letters of a design of the oracle.
+        length: letters of a design of the oracle, or for the motif matrices.
         variable_length: let designs of the oracle or the table differ in length, by a stop action.
         min_length, max_length: fewest and most letters; either asks for variable length. A table has its own bounds by
             default, and an oracle needs `max_length`.
@@ -191,6 +192,7 @@ def train(
         sequence_column, score_column, variance_column: its columns; several score columns, separated by commas, are
             replicates.
         reward_noise: "none", "replicate", "gaussian" (the table's variances) or "gaussian:σ".
+        motif_matrix: a MEME, JASPAR or CSV file of motif matrices instead of a task; see docs/your-own-task.md.
         config: a YAML file or a dictionary of settings; `settings` and the arguments here go over it.
         settings: assignments like "reward.beta=3".
         out: run directory; by default `runs/<task>-<method>-<noise>-seed<seed>`.
@@ -299,6 +301,7 @@ def evaluate(
 def exact(
     task: str | None = None,
     *,
+    length: int | None = None,
     variable_length: bool = False,
     min_length: int | None = None,
     max_length: int | None = None,
@@ -314,12 +317,15 @@ def exact(
     score_column: str | None = None,
     variance_column: str | None = None,
     reward_noise: str | None = None,
+    motif_matrix: str | Path | None = None,
     settings: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The attainable optimum of a task or a table under a channel, without any training; of E[R] where rewards differ.
 
     Returns `task, noise, beta, floor, min_kl, min_tv, attainable_score, log_z_true` and, for sequences of one length
-    under uniform slip, `infeasible_share`: per depth, the share of prefixes that no policy can balance.
+    under uniform slip, `infeasible_share`: per depth, the share of prefixes that no policy can balance. What
+    cannot be computed is None: `min_tv` where an automaton takes the place of enumeration, and all but `log_z_true` of
+    a task that only bounds log Z, which then has `log_z_error`: by how much it may be too large.
 
     Args:
         beta, floor: of the reward, by default 3 and 1e-6 for sequences.
@@ -327,16 +333,7 @@ def exact(
     All others as for `train`.
     """
     configured = prepare(exact_layers(locals()))
-    config, environment = configured.config, configured.environment
-    truth = truth_of(environment, Reward(**config.reward.model_dump()))
-    if truth is None:
-        raise ConfigError(
-            f"task '{environment.name}' is too large to enumerate, so its optimum cannot be computed; train it instead"
-        )
-    terms = {"beta": config.reward.beta, "floor": config.reward.floor}
-    result: dict[str, Any] = {**environment.describe(), **terms, **truth.optimum()}
-    shares = truth.infeasible_share()
-    return result if shares is None else result | {"infeasible_share": shares}
+    return exact_figures(configured.environment, Reward(**configured.config.reward.model_dump()))
 
 
 def report(path: str | Path, out: str | Path | None = None) -> Path:

@@ -16,5 +16,5 @@ def test_a_summary_starts_with_the_required_keys_in_their_order() -> None:
     assert len(REQUIRED_KEYS) == 23
     assert keys[len(REQUIRED_KEYS) :] == [
         *("top100_edit", "unique_fraction", "novelty", "scored_fraction", "feasible_fraction", "status"),
-        *("reward_noise", "reward_mean", "known_modes", "entropy_gap", "support"),
+        *("reward_noise", "reward_mean", "known_modes", "entropy_gap", "support", "j", "j_se", "regret_se"),
     ]

@@ -66,8 +66,17 @@ def test_the_typical_run_has_the_median_regret(regrets: list[float], expected: s
     assert unknown.typical().name == "0"
 
 
+@pytest.mark.parametrize(("values", "expected"), [([3.0, 1.0, 2.0], "2"), ([4.0, 1.0, 3.0, 2.0], "2")])
+def test_the_typical_run_has_the_median_j_where_there_is_no_regret(values: list[float], expected: str) -> None:
+    runs = [record(str(number), trajectories=[1], j=[value]) for number, value in enumerate(values)]
+    (group,) = grouped(runs)
+    assert group.typical().name == expected  # of two in the middle the higher one
+
+
 def test_measures_are_those_that_were_logged() -> None:
     assert [m.key for m in measures_of([record("a", regret=[1.0], tv=[np.nan])])] == ["regret"]
     assert measures_of([record("a", batch_score=[0.5])]) == [BATCH_SCORE]
     assert measures_of([record("a")]) == []
-    assert [measure.key for measure in MEASURES] == ["regret", "tv", "mean_score"]
+    assert [m.key for m in measures_of([record("a", j=[1.0], batch_score=[0.5])])] == ["j", "batch_score"]
+    assert [m.key for m in measures_of([record("a", mean_score=[1.0], batch_score=[0.5])])] == ["mean_score"]
+    assert [measure.key for measure in MEASURES] == ["regret", "j", "tv", "mean_score"]

@@ -16,6 +16,7 @@ from stochflow.cli import app as cli
 from stochflow.core.errors import ConfigError
 from stochflow.reports import page as module
 from stochflow.reports.page import write_report
+from tests.reports.conftest import TINY
 
 SECTIONS = [
     *(
@@ -102,6 +103,26 @@ def test_a_run_has_its_figures_sections_designs_and_command(run: Path) -> None:
     assert sorted(reader.places) == list(range(len(reader.figures)))
     assert reader.count("svg") == 1
     assert reader.count("tr") == 101 + 1 + len(stochflow.doctor(run)[0].findings)  # two headings, designs, findings
+
+
+def test_a_task_too_large_for_a_regret_is_reported_by_j(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        out = tmp_path / "runs" / f"run-{seed}"
+        stochflow.train("ehrlich:20,15,2,4", method="sgfn-db", seed=seed, trajectories=192, settings=TINY, out=out)
+    run = stochflow.load(out)
+    assert run.metrics["start_j"].notna().tolist() == [True, False, False]
+    assert run.metrics["j"].notna().tolist() == [False, True, True]  # after every 0.34 of the budget
+    text = Reader(stochflow.report(out)).text
+    assert f"{run.summary.j:#.3g}" in text
+    assert f"± {run.summary.j_se:.2g} nats" in text
+    assert "Regret" not in text
+    page = stochflow.report(tmp_path).read_text(encoding="utf-8")
+    assert "J by method and noise" in page
+    options = re.findall(r"<option[^>]*>([^<]*)", page)
+    assert [name for name in options if name in ("Regret", "J", "Score of training batches")] == [
+        "J",
+        "Score of training batches",
+    ]
 
 
 def test_a_sweep_compares_all_runs_and_shows_one_per_method_and_noise(sweep: Path, tmp_path: Path) -> None:

@@ -61,8 +61,13 @@ def by_definition(name: str) -> Tensor:
     )
 
 
+@pytest.mark.parametrize("many_letters", [False, True])
 @pytest.mark.parametrize("name", CHANNELS)
-def test_the_distribution_of_a_list_is_pushed_through_the_channel(name: str) -> None:
+def test_the_distribution_of_a_list_is_pushed_through_the_channel(
+    name: str, many_letters: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if many_letters:
+        monkeypatch.setattr("stochflow.sampling.policies._FEW_TOKENS", 2)
     policy, expected = OpenLoopPolicy(KEPT, 3), by_definition(name)
     found = policy.terminal_log_probs(ENVIRONMENTS[name])
     torch.testing.assert_close(found.exp(), expected, atol=1e-15, rtol=1e-12)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 
 if TYPE_CHECKING:
+    import pandas as pd
     from rich.table import Table
 
     from stochflow.evaluation.summary import Summary
@@ -21,7 +22,10 @@ messages = Console(stderr=True, emoji=False)
 
 _LIVE_EVERY, _PLAIN_EVERY = 0.25, 30.0  # seconds between two looks of a progress line
 _MOST_SHOWN = 4000
-_MEDIANS = {"tv": ("TV", 3), "num_modes": ("modes", 0), "cpu_seconds": ("CPU s", 0)}
+_HEADINGS = {"j": "J (nats)"}
+# beside the metric that decides: heading and digits
+_MEDIANS = {"num_modes": ("modes", 0), "cpu_seconds": ("CPU s", 0)}
+_TV, _SCORE = {"tv": ("TV", 3)}, {"mean_score": (r"E\[score]", 3)}
 
 
 def tell(text: str) -> None:
@@ -60,16 +64,20 @@ def say_unscored(scored: float) -> None:
 
 
 def print_summary(summary: "Summary") -> None:
-    """Every metric of a run, the regret in bold."""
+    """Every metric of a run, ± its standard error if it has one; the regret in bold, or J where there is no regret."""
     from rich.table import Table
 
+    headline = "j" if summary.regret is None else "regret"
     title = f"{summary.task}, {summary.method}, noise {summary.noise}, seed {summary.seed}"
     table = Table(title=escape(title))
     table.add_column("metric")
     table.add_column("value", justify="right")
-    for name, value in summary.model_dump().items():
+    values = summary.model_dump()
+    for name, value in values.items():
         shown = "–" if value is None else f"{value:.5g}" if isinstance(value, float) else str(value)
-        table.add_row(name, escape(shown), style="bold" if name == "regret" else None)
+        error = values.get(f"{name}_se")
+        shown += "" if error is None else f" ± {error:.2g}"
+        table.add_row(name, escape(shown), style="bold" if name == headline else None)
     console.print(table)
 
 
@@ -82,8 +90,11 @@ def print_optimum(result: Mapping[str, Any]) -> None:
     for heading in ("noise", "min KL (nats)", "TV at that point", r"E\[score]", "log Z"):
         shown.add_column(heading, justify="right")
     columns = {"min_kl": 5, "min_tv": 4, "attainable_score": 4, "log_z_true": 4}
-    shown.add_row(escape(str(result["noise"])), *(f"{result[key]:.{digits}f}" for key, digits in columns.items()))
+    cells = ("–" if result[key] is None else f"{result[key]:.{digits}f}" for key, digits in columns.items())
+    shown.add_row(escape(str(result["noise"])), *cells)
     console.print(shown)
+    if "log_z_error" in result:
+        console.print(f"log Z may be too large by {result['log_z_error']:.1g} nats at most.", highlight=False)
     if "infeasible_share" in result:
         shares = ", ".join(f"{share:.3f}" for share in result["infeasible_share"])
         console.print(f"Prefixes with a child below the slip floor, by depth: {shares}", highlight=False)
@@ -102,6 +113,14 @@ def print_comparison(found: "Comparison", out: Path, num_finished: int) -> None:
     )
 
 
+def _beside(metric: str, rows: "pd.DataFrame") -> dict[str, tuple[str, int]]:
+    """What is shown beside the metric that decides: TV, or E[score] where there is none, and what runs always have."""
+    if metric == "mean_score":
+        return _MEDIANS
+    exact = metric == "regret" and (not len(rows) or bool(rows["tv"].notna().any()))
+    return (_TV if exact else _SCORE) | _MEDIANS
+
+
 def _standing_table(standing: "Standing", found: "Comparison") -> "Table":
     """Methods by median, best first; the winner, if there is one, in bold with a star."""
     from rich.table import Table
@@ -109,20 +128,22 @@ def _standing_table(standing: "Standing", found: "Comparison") -> "Table":
     title = f"{standing.task}, noise {standing.noise}, {found.spec.trajectories:,} trajectories; medians over seeds"
     table = Table(title=escape(title))
     table.add_column("method", no_wrap=True)
-    for heading in (standing.metric, standing.interval, *(heading for heading, _ in _MEDIANS.values()), "runs"):
-        table.add_column(heading, justify="right", no_wrap=True)
     rows = found.frame[(found.frame["task"] == standing.task) & (found.frame["status"] == "finished")]
     # as text, which every channel of a column becomes as soon as one of them has no number
     rows = rows[rows["noise"].astype("str") == str(standing.noise)]
-    medians = rows.groupby("method")[list(_MEDIANS)].median()
+    beside = _beside(standing.metric, rows)
+    metric = _HEADINGS.get(standing.metric, standing.metric)
+    for heading in (metric, standing.interval, *(heading for heading, _ in beside.values()), "runs"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    medians = rows.groupby("method")[list(beside)].median()
     for entry in standing.entries:
         won = entry.method == standing.winner
-        cells = ["–"] * (2 + len(_MEDIANS))
+        cells = ["–"] * (2 + len(beside))
         if entry.median is not None:
             cells = [f"{entry.median:.4f}", f"{entry.low:.4f}–{entry.high:.4f}"]
             values = medians.loc[entry.method]
             cells += [
-                f"{values[name]:.{digits}f}" if values.notna()[name] else "–" for name, (_, digits) in _MEDIANS.items()
+                f"{values[name]:.{digits}f}" if values.notna()[name] else "–" for name, (_, digits) in beside.items()
             ]
         name = escape(entry.method) + (" ★" if won else "")
         table.add_row(name, *cells, f"{entry.runs}/{entry.planned}", style="bold" if won else None)

@@ -168,11 +168,19 @@ TABLE = (
         "reward_noise",
     ),
 )
+MOTIF_MATRIX = Option(
+    "motif_matrix",
+    Path,
+    "MEME, JASPAR or CSV file of motif matrices instead of a task; needs --length.",
+    "motifs.file",
+    metavar="FILE",
+    parse=str,
+)
 
 TRAIN = (
     _TASK,
     Option("oracle", str, f"Your own score function instead of a task. {_NAMED}", metavar=_FUNCTION),
-    Option("length", int, "Letters of a design of the oracle.", "oracle.length"),
+    Option("length", int, "Letters of a design of --oracle or --motif-matrix.", "oracle.length"),
     *LENGTHS,
     Option(
         "alphabet",
@@ -209,6 +217,7 @@ TRAIN = (
         "support", int, "Sequences to measure first, for --from; they are no part of the budget.", "pretraining.support"
     ),
     *TABLE,
+    MOTIF_MATRIX,
     *_RUNNING,
     _switch("profile", "Say where the time went, by stage and operation."),
 )
@@ -230,6 +239,7 @@ PRETRAIN = (
 )
 EXACT = (
     _TASK,
+    Option("length", int, "Letters of a design of --motif-matrix.", "motifs.length"),
     *LENGTHS,
     Option(
         "alphabet", str, "dna, rna, protein, or the letters of --table.  [default: that of the table]", "table.alphabet"
@@ -237,9 +247,10 @@ EXACT = (
     *CONSTRAINTS,
     _TRAINING_NOISE,
     *EDITS,
-    Option("beta", float, "Reward exponent.  [default: 3, of a graph 1]", "reward.beta"),
-    Option("floor", float, "Smallest reward, after the power.  [default: 1e-6]", "reward.floor"),
+    Option("beta", float, "Reward exponent.  [default: 3; graphs: 1; motifs: 60]", "reward.beta"),
+    Option("floor", float, "Smallest reward, after the power.  [default: 1e-6; motifs: 1e-40]", "reward.floor"),
     *TABLE,
+    MOTIF_MATRIX,
     _SETTINGS,
 )
 COMPARE = (

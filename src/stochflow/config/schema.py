@@ -32,6 +32,24 @@ class TableConfig(Settings):
     sha256: str | None = Field(None, description="Hash of what the table says; a table that says another is refused.")
 
 
+class MotifConfig(Settings):
+    """Your own motif matrices (task motif-matrix)."""
+
+    file: str | None = Field(None, description="MEME, JASPAR or CSV file of matrices; null for the other tasks.")
+    name: str | None = Field(None, description="What the task is called; by default after the file.")
+    length: int | None = Field(None, ge=1, le=4096, description="Letters of a design.")
+    factors: list[str] = Field(default_factory=list, description="Names of the matrices, instead of a file.")
+    matrices: list[list[list[float]]] = Field(
+        default_factory=list, description="Matrices of these, a row of A, C, G and T per column; a run keeps them."
+    )
+
+    @model_validator(mode="after")
+    def _named(self) -> "MotifConfig":
+        if len(self.factors) != len(self.matrices):
+            raise ValueError(f"{len(self.factors)} names do not fit {len(self.matrices)} matrices; give one for each")
+        return self
+
+
 class LengthConfig(Settings):
     """Designs that may end early, by a stop action (tables and oracles); either bound asks for it too."""
 
@@ -320,6 +338,9 @@ class EvaluationConfig(Settings):
         description="Evaluate after this share of the budget; null: as often as costs about 2 %, 20 times at most.",
     )
     num_samples: int = Field(1000, ge=1, le=2**20, description="Designs drawn at the end and for the design metrics.")
+    curve_samples: int = Field(
+        128, ge=1, le=2**20, description="Designs drawn for J at each evaluation in training, where nothing is exact."
+    )
     mode_threshold: float | None = Field(None, description="Score above which a design may open a mode; task default.")
     mode_distance: int = Field(
         2, ge=0, le=10**6, description="A new mode differs from all others in more letters than this."
@@ -334,6 +355,7 @@ class Config(Settings):
     method: str = Field("sgfn-kl", description="Method name; `stochflow methods` lists them.")
     seed: int = Field(0, ge=0, lt=2**31, description="Seed of every random generator.")
     table: TableConfig = Field(default_factory=TableConfig)
+    motifs: MotifConfig = Field(default_factory=MotifConfig)
     lengths: LengthConfig = Field(default_factory=LengthConfig)
     reward_noise: str = Field(
         "none", description="Noise of a measurement: none, replicate, gaussian (variances of the table), gaussian:0.1."

@@ -98,6 +98,13 @@ class Environment(ABC):
         """log R of objects whose expected score is known, or log E[R] where measurements are noisy; → [batch]."""
         return reward.log_reward(scores)
 
+    def log_share(self, made: Tensor) -> Tensor:
+        """log of the share of an object's reward that belongs to the row that made it, float64, [batch].
+
+        Zero where one row alone makes an object; log p_B(h|x) where several histories h do.
+        """
+        return torch.zeros(len(made), dtype=torch.float64)
+
     def known(self, made: Tensor) -> Tensor:
         """True where `score` costs nothing any more, [batch]; everywhere unless scores are paid for."""
         return torch.ones(len(made), dtype=torch.bool)

@@ -4,17 +4,18 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from stochflow.config.schema import Config, ConstraintConfig, TableConfig
+from stochflow.config.schema import Config, ConstraintConfig, MotifConfig, TableConfig
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.environments.base import Environment
 from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.graphs.factory import configured_graph
-from stochflow.environments.registry import PRETRAINING_TASK, make_task, names_graph
+from stochflow.environments.registry import MOTIF_TASK, PRETRAINING_TASK, make_task, names_graph
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.alphabets import named_alphabet
 from stochflow.environments.sequences.constraints import ConstrainedTask
 from stochflow.environments.sequences.environment import SequenceEnvironment, configured_channel
 from stochflow.environments.sequences.lookup_task import MeasuredTask
+from stochflow.environments.sequences.motifs import MotifTask, motifs_of, read_motifs
 from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
 from stochflow.environments.sequences.oracles.task import PREFIX, OracleFunction, OracleTask
 from stochflow.environments.sequences.reward_noise import with_noise
@@ -25,7 +26,11 @@ from stochflow.environments.settings import check_settings
 
 TABLE_COPY = "table.csv"  # a run's own copy of its table
 # what a table or an oracle is, apart from where it lies and how it is asked
-_SAME = {"table": ("name", "alphabet", "scale", "sha256"), "oracle": ("length", "alphabet")}
+_SAME = {
+    "table": ("name", "alphabet", "scale", "sha256"),
+    "oracle": ("length", "alphabet"),
+    "motifs": ("length", "factors", "matrices"),
+}
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ def configure(config: Config, function: OracleFunction = None) -> Configured:
     if config.task == PRETRAINING_TASK:
         tasks = [make_task(name) for name in config.pretraining.tasks]
         return Configured(config, MultiTaskEnvironment(tasks, configured_channel(config.channel, tasks[0])))
-    config, table = with_table_pinned(config)
+    config, table = with_table_pinned(with_motifs_pinned(config))
     task = _configured_task(config, function, table)
     return Configured(config, SequenceEnvironment(task, configured_channel(config.channel, task)), table)
 
@@ -87,6 +92,8 @@ def _plain_task(config: Config, function: OracleFunction, table: Table | None) -
     """The task without noise and constraints."""
     if table is not None:
         return _table_task(config, table)
+    if config.task == MOTIF_TASK:
+        return _motif_task(config.motifs)
     if not config.task.startswith(PREFIX):
         return make_task(config.task)
     return _oracle_task(config, function)
@@ -123,6 +130,13 @@ def _table_task(config: Config, table: Table, alphabet: StopAlphabet | None = No
     return task
 
 
+def _motif_task(config: MotifConfig) -> MotifTask:
+    """Promoters for matrices of the user's own, once they are pinned."""
+    assert config.length is not None, "settings were checked"
+    name = f"motifs:{config.name or '+'.join(config.factors)},{config.length}"
+    return MotifTask(name, motifs_of(config.factors, config.matrices), config.length, "your matrices")
+
+
 def table_bounds(config: Config, table: Table) -> tuple[int, int]:
     """Fewest and most letters of a design: as the settings say, or as in the table."""
     shortest, longest = table.lengths
@@ -133,6 +147,14 @@ def table_bounds(config: Config, table: Table) -> tuple[int, int]:
             f"{most}; widen --min-length and --max-length, or remove those sequences"
         )
     return least, most
+
+
+def title_of(config: Config) -> str:
+    """What the task of a config is called, as far as it is known before anything is read."""
+    if config.task == MOTIF_TASK:
+        motifs = config.motifs
+        return motifs.name or (MOTIF_TASK if motifs.file is None else Path(motifs.file).stem)
+    return config.task if config.table.file is None else table_name(config.table)
 
 
 def table_name(table: TableConfig) -> str:
@@ -154,6 +176,22 @@ def verified_table(settings: Config) -> Table:
             f"{config.sha256[:12]}…); restore it, or train anew with another --out"
         )
     return table
+
+
+def with_motifs_pinned(config: Config) -> Config:
+    """The config with the matrices of a file in the place of the file, so that a run needs it no more."""
+    motifs = config.motifs
+    if motifs.file is None:
+        return config
+    path = Path(motifs.file)
+    found = read_motifs(path)
+    pinned = {
+        "file": None,
+        "name": motifs.name or path.stem,
+        "factors": [motif.name for motif in found],
+        "matrices": [motif.probabilities.tolist() for motif in found],
+    }
+    return config.model_copy(update={"motifs": motifs.model_copy(update=pinned)})
 
 
 def with_table_pinned(config: Config) -> tuple[Config, Table | None]:

@@ -49,12 +49,18 @@ class TaskEntry:
         return task
 
 
-# computed tasks with numbers in their names: what makes the task of what stands after the colon
-FAMILIES = {"bits": "bits:bit_sequences", "ehrlich": "ehrlich:ehrlich", "rna-fold": "rna_fold:rna_fold"}
+# computed tasks with parameters in their names: what makes the task of what stands after the colon
+FAMILIES = {
+    "bits": "bits:bit_sequences",
+    "ehrlich": "ehrlich:ehrlich",
+    "motifs": "motifs.task:motif_task",
+    "rna-fold": "rna_fold:rna_fold",
+}
 # how names of a family look
 FORMS = {
     "bits": "bits:n,k",
     "ehrlich": "ehrlich:v,L,c,k[,q]",
+    "motifs": "motifs:NAME[+NAME…],L",
     "rna-fold": "rna-fold:L",
     "hypergrid": "hypergrid:DIMENSIONS,SIDE",
     "gym": "gym:ENVIRONMENT[:horizon=STEPS][:option=value…]",
@@ -98,6 +104,18 @@ def _ehrlich(num_letters: int, length: int, num_motifs: int, motif_length: int) 
     )
 
 
+def _motifs(*factors: str, length: int) -> TaskEntry:
+    return TaskEntry(
+        "motifs.task:motif_task",
+        f"{'+'.join(factors)},{length}",
+        4,
+        length,
+        f"promoters with binding sites of {' and '.join(factors)} on both strands; motifs:NAME[+NAME…],L for others",
+        "ACGT",
+        "JASPAR 2024",
+    )
+
+
 # what `stochflow tasks` lists; of the families a few members
 TASKS: dict[str, Callable[[], Task]] = {
     **{
@@ -120,6 +138,8 @@ TASKS: dict[str, Callable[[], Task]] = {
     **{f"bits:120,{word_length}": _bits(120, word_length) for word_length in (1, 8)},
     "ehrlich:20,15,2,4": _ehrlich(20, 15, 2, 4),
     "ehrlich:32,32,4,4": _ehrlich(32, 32, 4, 4),
+    "motifs:CTCF+SP1,50": _motifs("CTCF", "SP1", length=50),
+    "motifs:GATA1+SP1+TBP,100": _motifs("GATA1", "SP1", "TBP", length=100),
     **{
         f"rna-fold:{length}": TaskEntry(
             "rna_fold:RnaFold",
@@ -143,6 +163,12 @@ GRAPH_SETTINGS: dict[str, dict[str, Any]] = {
 }
 # a table of the user's own; it needs a file, so it is not in the list
 TABLE_TASK = "table"
+# promoters for motif matrices of the user's own; it needs a file too
+MOTIF_TASK = "motif-matrix"
+# a site of many letters is rare, and no score may end at the floor
+_OF_MOTIFS: dict[str, Any] = {"reward": {"beta": 60.0, "floor": 1e-40}}
+# what tasks have by default, by family
+TASK_SETTINGS = GRAPH_SETTINGS | {"motifs": _OF_MOTIFS, MOTIF_TASK: _OF_MOTIFS}
 # several tasks at once; `pretraining.tasks` names them
 PRETRAINING_TASK = "pretraining"
 # a score function of the user's own
@@ -158,6 +184,8 @@ def check_task_name(name: str) -> None:
     """Refuse a name that nothing is known by, with the names there are; numbers in it are not read."""
     if name == TABLE_TASK:
         raise ConfigError("the task 'table' needs a file; give one with --table or the setting table.file")
+    if name == MOTIF_TASK:
+        raise ConfigError("the task 'motif-matrix' needs a file; give one with --motif-matrix, and a --length")
     if name == PRETRAINING_TASK:
         raise ConfigError("the task 'pretraining' stands for several; name them: `stochflow pretrain --tasks A,B`")
     if name in TASKS or name.partition(":")[0] in FAMILIES:
@@ -182,7 +210,7 @@ def make_task(name: str) -> Task:
 
 def other_tasks() -> dict[str, EntryPoint]:
     """Entry points of other packages' tasks by name; names of our own cannot be taken."""
-    others = plugins(GROUP, {*TASKS, TABLE_TASK, PRETRAINING_TASK})
+    others = plugins(GROUP, {*TASKS, TABLE_TASK, MOTIF_TASK, PRETRAINING_TASK})
     return {name: point for name, point in others.items() if name.partition(":")[0] not in FAMILIES}
 
 

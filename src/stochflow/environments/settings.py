@@ -10,14 +10,15 @@ from typing import Any
 from stochflow.config.layers import merge, resolve
 from stochflow.config.methods import PRETRAINING, method_settings
 from stochflow.config.options import EXACT, PRETRAIN, TRAIN, settings_of
-from stochflow.config.schema import Config, ConstraintConfig, OracleConfig, TableConfig
+from stochflow.config.schema import Config, ConstraintConfig, MotifConfig, OracleConfig, TableConfig
 from stochflow.config.yaml import parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.environments.registry import (
-    GRAPH_SETTINGS,
+    MOTIF_TASK,
     ORACLE_PREFIX,
     PRETRAINING_TASK,
     TABLE_TASK,
+    TASK_SETTINGS,
     check_task_name,
     names_graph,
 )
@@ -40,9 +41,11 @@ def training_layers(arguments: Mapping[str, Any], stored: Mapping[str, Any] | No
     if oracle is not None and task is not None:
         raise ConfigError(f"--oracle takes the place of a task; leave out '{task}'")
     layers, flags = written_layers(arguments), _flags(settings_of(TRAIN, arguments), arguments)
-    if any(_names_table(layer) for layer in [stored or {}, *layers, flags]):
-        alphabet = flags.get("oracle", {}).pop("alphabet", None)
-        flags = flags if alphabet is None else merge(flags, {"table": {"alphabet": alphabet}})
+    known = [stored or {}, *layers, flags]
+    if any(_names(layer, "table", "file") for layer in known):
+        flags = _moved(flags, "alphabet", "table")
+    if any(_names(layer, "motifs", "file") or _names(layer, "motifs", "factors") for layer in known):
+        flags = _moved(flags, "length", "motifs")
     if oracle is not None:
         flags["task"] = ORACLE_PREFIX + oracle
     return [*layers, flags]
@@ -76,7 +79,7 @@ def resolve_layers(layers: Layers) -> Config:
     """One checked config: defaults, those of the task and the method, then the layers in order."""
     method = next((layer["method"] for layer in reversed(layers) if "method" in layer), "sgfn-kl")
     task = next((str(layer["task"]) for layer in reversed(layers) if "task" in layer), "")
-    of_task = GRAPH_SETTINGS.get(task.partition(":")[0], {})
+    of_task = TASK_SETTINGS.get(task.partition(":")[0], {})
     return resolve([of_task, method_settings(str(method)), *layers])
 
 
@@ -99,11 +102,12 @@ def check_settings(config: Config) -> None:
         )
     if config.table.file is not None and config.task != TABLE_TASK:
         raise ConfigError(f"there is a table, but the task is '{config.task}'; leave the task out or the table")
+    _check_motifs(config)
     if by_oracle and config.reward_noise != "none":
         raise ConfigError(
             "an oracle is asked once for each design, so its measurements cannot differ; leave out the reward noise"
         )
-    if not by_oracle and config.table.file is None:
+    if not by_oracle and config.table.file is None and config.task != MOTIF_TASK:
         check_task_name(config.task)
 
 
@@ -144,6 +148,20 @@ def _check_belongings(config: Config) -> None:
         )
 
 
+def _check_motifs(config: Config) -> None:
+    """Refuse motif matrices without a length, and what describes matrices that are not there."""
+    given = config.motifs.file is not None or bool(config.motifs.matrices)
+    if config.task == MOTIF_TASK:
+        if not given:
+            check_task_name(config.task)
+        if config.motifs.length is None:
+            raise ConfigError("motif matrices do not say how long designs are; give a --length, as in --length 50")
+    elif given:
+        raise ConfigError(f"there are motif matrices, but the task is '{config.task}'; leave the task out or them")
+    elif config.motifs != MotifConfig():
+        raise ConfigError("a name or a length of motif matrices is given, but no file; give one with --motif-matrix")
+
+
 def _check_variable(config: Config) -> None:
     """Refuse what has no place where lengths vary."""
     if config.table.file is None and not config.task.startswith(ORACLE_PREFIX):
@@ -178,6 +196,7 @@ def _of_one_task(config: Config) -> dict[str, bool]:
     return {
         "constraints": config.constraints != ConstraintConfig(),
         "a table": config.table != TableConfig(),
+        "motif matrices": config.motifs != MotifConfig(),
         "an oracle": config.oracle != OracleConfig(),
         "variable length": config.lengths.variable,
         "deletion and duplication": config.channel.deletion > 0 or config.channel.duplication > 0,
@@ -193,12 +212,19 @@ def _refuse(given: Mapping[str, bool], where: str) -> None:
 
 
 def _flags(layer: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of arguments, with rules that are given as a whole and the task that a table stands for."""
-    if arguments["task"] is None and arguments["table"] is not None:
-        layer = {**layer, "task": TABLE_TASK}
+    """Settings of arguments, with rules that are given as a whole and the task that a file stands for."""
+    for argument, task in (("motif_matrix", MOTIF_TASK), ("table", TABLE_TASK)):
+        if arguments["task"] is None and arguments[argument] is not None:
+            layer = {**layer, "task": task}
     return merge(layer, {"constraints": dict(arguments["constraints"] or {})})
 
 
-def _names_table(layer: Mapping[str, Any]) -> bool:
-    """True when settings name a table's file; whether they are valid is found out later."""
-    return isinstance(layer.get("table"), Mapping) and layer["table"].get("file") is not None
+def _names(layer: Mapping[str, Any], section: str, setting: str) -> bool:
+    """True when settings say something there; whether they are valid is found out later."""
+    return isinstance(layer.get(section), Mapping) and layer[section].get(setting) not in (None, [])
+
+
+def _moved(flags: dict[str, Any], setting: str, section: str) -> dict[str, Any]:
+    """Flags whose setting of an oracle is one of another section."""
+    value = flags.get("oracle", {}).pop(setting, None)
+    return flags if value is None else merge(flags, {section: {setting: value}})

@@ -44,3 +44,6 @@ class Summary(BaseModel):
     known_modes: Count | None = None
     entropy_gap: float | None = None
     support: Count | None = None
+    j: float | None = None
+    j_se: float | None = None
+    regret_se: float | None = None

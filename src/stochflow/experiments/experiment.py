@@ -13,6 +13,7 @@ from stochflow.environments.base import Environment
 from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
 from stochflow.evaluation.design_metrics import mean_pairwise_hamming
+from stochflow.evaluation.elbo import Estimates, estimates
 from stochflow.evaluation.samples import Sampled, design_metrics, draw, dynamics_metrics, samples_frame
 from stochflow.evaluation.schedule import Space, evaluated_every, sequence_space
 from stochflow.evaluation.summary import Summary
@@ -49,7 +50,12 @@ class Experiment:
     @cached_property
     def evaluated_every(self) -> float:
         """Share of the budget after which the policy is evaluated again."""
-        return evaluated_every(self.config, None if self.truth is None else self._space())
+        return evaluated_every(self.config, self._space() if self._exact_truth else None)
+
+    @property
+    def _exact_truth(self) -> Truth | None:
+        """The truth, if every object's probability can be compared with it."""
+        return self.truth if self.truth is not None and self.truth.exact_evaluation else None
 
     def _space(self) -> Space:
         environment = self.environment
@@ -68,13 +74,22 @@ class Experiment:
         return self
 
     def evaluate(self) -> dict[str, float]:
-        """Exact figures of the policy as it is now; where the truth cannot be computed, what its last batch shows."""
-        if self.truth is not None:
+        """Exact figures of the policy as it is now; where they cannot be computed, J and what its last batch shows."""
+        truth = self._exact_truth
+        if truth is not None:
             self._evaluated.clear()
-            self._evaluated[self.trainer.step] = self.truth.evaluate(self.policy)
+            self._evaluated[self.trainer.step] = truth.evaluate(self.policy)
             return dict(self._evaluated[self.trainer.step])
         latest = self.trainer.learner.replay.newest(self.config.optimiser.batch_size)
-        return {"intended_spread": mean_pairwise_hamming(latest) / self.environment.max_steps}
+        found = self._estimates() | {"intended_spread": mean_pairwise_hamming(latest) / self.environment.max_steps}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _estimates(self) -> Estimates:
+        """J of the policy as it is now, from few draws; nothing is paid for, and training is not disturbed."""
+        # the same draws at every evaluation, so that noise moves a curve less than learning does
+        generator = RandomStreams(self.config.seed)["evaluation"]
+        sampled = draw(self.policy, self.environment, self.config.evaluation.curve_samples, generator)
+        return estimates(sampled, self.environment, self.trainer.learner.reward, self.truth)
 
     @property
     def last_evaluation(self) -> dict[str, float] | None:
@@ -127,8 +142,8 @@ def summarise(
     generator = RandomStreams(config.seed)["evaluation"]
     sampled = draw(policy, environment, config.evaluation.num_samples, generator, pay)
     exact: Mapping[str, float | None]
-    if truth is None:
-        exact = {"mean_score": _mean_of_known(sampled)}
+    if truth is None or not truth.exact_evaluation:
+        exact = ({} if truth is None else truth.optimum()) | {"mean_score": _mean_of_known(sampled)}
     else:
         # after the last step it has been evaluated already
         known = experiment.last_evaluation if truth is experiment.truth else None
@@ -139,6 +154,7 @@ def summarise(
         | environment.describe()
         | unknown
         | {**exact}
+        | estimates(sampled, environment, trainer.learner.reward, truth)
         | design_metrics(sampled, environment, config.evaluation, experiment.reference)
         | dynamics_metrics(policy, experiment.log_beliefs(sampled.walk.outcomes), environment, sampled.walk),
         log_z=trainer.objective.log_z(),

@@ -13,7 +13,7 @@ from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.core.signals import stop_signal
 from stochflow.environments.channel_factory import with_matrix_inside
-from stochflow.environments.factory import Configured, configure, same_setting, table_name
+from stochflow.environments.factory import Configured, configure, same_setting, title_of
 from stochflow.environments.sequences.fasta import read_sequences
 from stochflow.environments.sequences.oracles.task import OracleFunction
 from stochflow.environments.settings import resolve_layers
@@ -33,6 +33,7 @@ from stochflow.training.trainer import MAX_IDLE_STEPS
 Listener = Callable[[Record, float], None]
 # what may differ when a run is continued: how long, where and how it is watched, but not what is learned
 _FREE_ON_RESUME = {"budget", "device", "threads", "deterministic", "evaluation", "checkpoint_every"}
+_MEASURED_FIRST = {"regret", "j", "j_se"}
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ def run(experiment: Experiment, directory: RunDirectory, listen: Listener, stop:
 
 
 def untrained_figures(experiment: Experiment) -> dict[str, float]:
-    """The regret before the first step, where it can be known: what every later one is measured against."""
-    return {f"start_{name}": value for name, value in experiment.evaluate().items() if name == "regret"}
+    """Regret and J before the first step, where they can be known: what every later one is measured against."""
+    return {f"start_{name}": value for name, value in experiment.evaluate().items() if name in _MEASURED_FIRST}
 
 
 def keep_step(experiment: Experiment, directory: RunDirectory, record: Record, before: float) -> None:
@@ -188,8 +189,7 @@ def default_path(config: Config) -> Path:
     edits = {"deletion": channel.deletion, "duplication": channel.duplication}
     noise += "".join(f"-{name}-{rate}" for name, rate in edits.items() if rate)
     text = re.sub(r"[^\w.]+", "-", noise).strip("-")
-    task = config.task if config.table.file is None else table_name(config.table)
-    task = re.sub(r"[^\w.]+", "-", task)
+    task = re.sub(r"[^\w.]+", "-", title_of(config))
     return Path("runs") / f"{task}-{config.method}-{text}-seed{config.seed}"
 
 

@@ -21,7 +21,7 @@ from stochflow.truth.truth import MultiTaskTruth, Truth, truth_of
 
 _MAX_PREFIX_SOURCES = 256
 # settings that determine target and optimum, independent of training
-_WORLD = {"task", "table", "lengths", "reward_noise", "oracle", "constraints", "channel", "reward"}
+_WORLD = {"task", "table", "motifs", "lengths", "reward_noise", "oracle", "constraints", "channel", "reward"}
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ def exact_results(record: RunRecord) -> ExactResults:
         experiment = restore(RunDirectory(record.path), config)
     except StochflowError as error:
         return ExactResults(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
-    distribution = None if experiment.truth is None else _distribution(experiment)
+    listed = experiment.truth is not None and experiment.truth.exact_evaluation
+    distribution = _distribution(experiment) if listed else None
     environment = experiment.environment
     if not isinstance(environment, SequenceEnvironment):  # without letters there is no channel over them to draw
         return ExactResults(distribution)

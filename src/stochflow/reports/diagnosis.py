@@ -68,12 +68,26 @@ def _verdict(run: RunRecord, findings: list[Finding]) -> str:
         return "1 thing is wrong." if num_bad == 1 else f"{num_bad} things are wrong."
     if not run.config.objective.record.trains_policy:
         return f"Nothing is wrong, but {run.config.method} trains no policy: it is there to be compared with."
-    regret, starts = run.latest("regret"), run.logged("start_regret")
+    regret, start = run.latest("regret"), _first(run, "start_regret")
     if regret is None:
-        return "Healthy, as far as can be seen: the truth is too large to compute, so only the course was looked at."
-    start = float(starts.iloc[0]) if len(starts) else 0.0
+        return _unseen(run)
     way = f", {1.0 - regret / start:.0%} of the way from chance to the best that this noise allows" if start else ""
     return f"Healthy: the regret is {regret:.3g} nats{way}."
+
+
+def _unseen(run: RunRecord) -> str:
+    """Verdict on a healthy run whose regret nobody can compute."""
+    j, start = run.latest("j"), _first(run, "start_j")
+    if j is None:
+        return "Healthy, as far as can be seen: the truth is too large to compute, so only the course was looked at."
+    gain = "" if start is None else f", {j - start:.3g} above that of uniform intentions"
+    return f"Healthy, as far as can be seen: J is {j:.4g} nats{gain}; the truth is too large to compute."
+
+
+def _first(run: RunRecord, name: str) -> float | None:
+    """The first value of a metric that training logged; None without one."""
+    known = run.logged(name)
+    return float(known.iloc[0]) if len(known) else None
 
 
 def _zero_share(run: RunRecord) -> float | None:

@@ -77,7 +77,8 @@ def learning_curves(groups: Sequence[Group], measure: Measure, along: str, metho
         drawn = _line_in_band(group.method, x, (low, middle, high), methods.index(group.method))
         traces += drawn if len(group.runs) > 1 else drawn[1:]
     unit = "trajectories" if along == "trajectories" else "training time (seconds)"
-    scale = {"type": "log"} if measure.is_logarithmic and _spans_decades(traces) else {"rangemode": "tozero"}
+    linear = {"rangemode": "tozero" if measure.from_zero else "normal"}
+    scale = {"type": "log"} if measure.is_logarithmic and _spans_decades(traces) else linear
     x_axis, y_axis = axis(unit, rangemode="tozero"), axis(measure.axis, **scale)
     layout = {"hovermode": "x", **_layout(x_axis, y_axis, showlegend=len(groups) > 1)}
     text = measure.meaning if along == "trajectories" else "The same against the time that training took."

@@ -18,6 +18,7 @@ class Measure:
         key: its name in `summary.json` and `metrics.jsonl`.
         axis: axis label with the unit.
         meaning: definition in one sentence, shown on the page.
+        from_zero: True where an axis that begins at zero shows how large a value is.
     """
 
     key: str
@@ -25,6 +26,7 @@ class Measure:
     axis: str
     meaning: str
     is_logarithmic: bool = False
+    from_zero: bool = True
 
 
 MEASURES = (
@@ -36,6 +38,14 @@ MEASURES = (
         is_logarithmic=True,
     ),
     Measure(
+        "j",
+        "J",
+        "J (nats)",
+        "log Z minus the divergence of what is drawn from what should be drawn; higher is better, by as many nats as "
+        "the divergence is smaller.",
+        from_zero=False,
+    ),
+    Measure(
         "tv",
         "Total variation",
         "total variation",
@@ -43,7 +53,7 @@ MEASURES = (
     ),
     Measure("mean_score", "Expected score", "expected score", "The mean score of the designs that the sampler draws."),
 )
-# for tasks that are too large for exact evaluation
+# where E[score] is not evaluated during training
 BATCH_SCORE = Measure(
     "batch_score", "Score of training batches", "mean score of a batch", "The mean score of what training sampled."
 )
@@ -72,9 +82,12 @@ class Group:
         return [value for value in found if value is not None and np.isfinite(value)]
 
     def typical(self) -> RunRecord:
-        """The run with the median regret (the lower of two medians); the first run where no regret is known."""
-        known = [(value, number) for number, run in enumerate(self.runs) if (value := run.latest("regret")) is not None]
-        return self.runs[sorted(known)[(len(known) - 1) // 2][1]] if known else self.runs[0]
+        """The run with the median regret, or J where no regret is known (the better of two medians), or the first."""
+        for key, sign in (("regret", 1.0), ("j", -1.0)):
+            known = [(sign * value, at) for at, run in enumerate(self.runs) if (value := run.latest(key)) is not None]
+            if known:
+                return self.runs[sorted(known)[(len(known) - 1) // 2][1]]
+        return self.runs[0]
 
 
 def grouped(runs: Sequence[RunRecord]) -> list[Group]:
@@ -117,6 +130,8 @@ def curve(runs: Sequence[RunRecord], key: str, along: str) -> Curve | None:
 
 
 def measures_of(runs: Sequence[RunRecord]) -> list[Measure]:
-    """Measures that at least one run has logged; the score of training batches where no exact one was."""
+    """Measures that at least one run has logged; the score of training batches where E[score] was not."""
     known = [measure for measure in MEASURES if any(len(run.logged(measure.key)) for run in runs)]
-    return known or [BATCH_SCORE] * any(len(run.logged(BATCH_SCORE.key)) for run in runs)
+    if any(measure.key == "mean_score" for measure in known):
+        return known
+    return known + [BATCH_SCORE] * any(len(run.logged(BATCH_SCORE.key)) for run in runs)

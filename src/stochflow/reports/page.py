@@ -136,7 +136,10 @@ def _details(groups: list[Group], charts: Charts) -> str:
         found = detail(run, charts, f"detail{number}")
         spent = markup.paragraph(f"{run.name}: {_spent(run)}")
         parts.append(spent + markup.notes(found.problems) + found.tiles + found.body)
-    words = "For each method and condition, the run with the median regret (of two in the middle, the better one)."
+    words = (
+        "For each method and condition, the run with the median regret, or J where there is no regret (of two in the "
+        "middle, the better one)."
+    )
     if len(parts) < len(groups):
         words += f" {len(parts)} of {len(groups)} fit here; each of the others has its own page: stochflow report RUN."
     labels = [group.label for group in groups[: len(parts)]]

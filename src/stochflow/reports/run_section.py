@@ -34,22 +34,35 @@ def detail(run: RunRecord, charts: Charts, key: str) -> Detail:
 
 
 def _tiles(run: RunRecord) -> str:
+    """Headline figures; J stands in for those that nobody can compute."""
     meanings = {measure.key: measure.meaning for measure in MEASURES}
     divergence = "Divergence of what is drawn from what should be drawn; regret plus the next."
     score = "Mean score of what is drawn, beside that of the best policy under this noise."
+    rows = (
+        ("regret", "Regret", "nats", meanings["regret"]),
+        ("kl", "KL to the target", "nats", divergence),
+        ("min_kl", "Smallest KL", "nats", "What the noise alone costs: no policy gets below it."),
+        ("tv", "Total variation", "", meanings["tv"]),
+        ("j", "J", "nats", "log Z minus the KL to the target, estimated from draws; higher is better."),
+    )
+    without = run.latest("j") is not None
+    tiles = [
+        markup.tile(title, markup.shown(run.latest(key)), _unit(run, key, unit), text)
+        for key, title, unit, text in rows
+        if run.latest(key) is not None or not without
+    ]
     modes, best = run.latest("num_modes"), run.latest("attainable_score")
     attainable = "" if best is None else f"of {markup.shown(best)} attainable"
-    rows = (
-        ("Regret", run.latest("regret"), "nats", meanings["regret"]),
-        ("KL to the target", run.latest("kl"), "nats", divergence),
-        ("Smallest KL", run.latest("min_kl"), "nats", "What the noise alone costs: no policy gets below it."),
-        ("Total variation", run.latest("tv"), "", meanings["tv"]),
-        ("Expected score", run.latest("mean_score"), attainable, score),
-    )
-    tiles = [markup.tile(title, markup.shown(value), unit, text) for title, value, unit, text in rows]
+    tiles.append(markup.tile("Expected score", markup.shown(run.latest("mean_score")), attainable, score))
     text = "Good designs among those drawn that differ from each other in several letters."
     tiles.append(markup.tile("Modes found", "–" if modes is None else f"{modes:.0f}", "", text))
     return f'<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _unit(run: RunRecord, key: str, unit: str) -> str:
+    """The unit of a figure, with its standard error where it is estimated."""
+    error = run.latest(f"{key}_se")
+    return unit if error is None else f"± {error:.2g} {unit}"
 
 
 def _noise(run: RunRecord) -> str:

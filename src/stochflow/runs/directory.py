@@ -236,7 +236,8 @@ def _with_files_in(config: Config, folder: Path) -> Config:
         table = table.model_copy(update={"file": str(folder / TABLE_COPY)})
     if evaluation.reference is not None:
         evaluation = evaluation.model_copy(update={"reference": str(folder / REFERENCE)})
-    return config.model_copy(update={"table": table, "evaluation": evaluation})
+    motifs = config.motifs.model_copy(update={"file": None})  # the matrices themselves are among the settings
+    return config.model_copy(update={"table": table, "evaluation": evaluation, "motifs": motifs})
 
 
 def _check_inside(path: Path) -> None:

@@ -4,7 +4,7 @@ A `Policy` is finished and stands for itself; a `Sampler` steps one batch of it 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import singledispatch
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from stochflow.truth import dag
 from stochflow.truth.prefix_tree import policy_log_marginals, terminal_log_probs
 
 _BLOCK = 2**22  # entries of one block of the table designs × kept sequences
+_FEW_TOKENS = 16
 
 
 class Policy(Protocol):
@@ -134,16 +135,28 @@ class OpenLoopPolicy:
         return safe_log(probs.reshape(-1))
 
     def log_probs(self, walk: Walk, environment: Any) -> Tensor:
-        """log Σ_y count(y)/n·Π_t P(x_t|y_t): the products of all pairs are one matrix product of their logarithms."""
-        outcomes = walk.outcomes
-        log_matrices = environment.channel.log_matrices(outcomes.shape[1])  # [L, K, K]
-        positions = torch.arange(outcomes.shape[1])
-        # [num_kept, L·K]: log P(b|y_t) of every letter b that could have come
-        columns = log_matrices[positions, self.sequences].flatten(1)
+        """log Σ_y count(y)/n·Π_t P(x_t|y_t)."""
+        log_matrices = environment.channel.log_matrices(walk.outcomes.shape[1])  # [L, K, K]
         log_weights = (self.counts / self.counts.sum()).log()
-        rows = one_hot(outcomes, self._num_tokens).double().flatten(1)
-        blocks = rows.split(max(1, _BLOCK // len(columns)))
-        return torch.cat([torch.logsumexp(block @ columns.T + log_weights, dim=-1) for block in blocks])
+        blocks = walk.outcomes.split(max(1, _BLOCK // len(self.sequences)))
+        few = self._num_tokens <= _FEW_TOKENS
+        pairs = self._product_of_pairs(blocks, log_matrices) if few else self._looked_up(blocks, log_matrices)
+        return torch.cat([torch.logsumexp(block + log_weights, dim=-1) for block in pairs])
+
+    def _product_of_pairs(self, blocks: Sequence[Tensor], log_matrices: Tensor) -> Iterator[Tensor]:
+        """log Π_t P(x_t|y_t) of all pairs as a product of matrices; [num, L] each → [num, num_kept] each."""
+        # [num_kept, L·K]: log P(b|y_t) of every letter b that could have come
+        columns = log_matrices[torch.arange(len(log_matrices)), self.sequences].flatten(1)
+        for block in blocks:
+            yield one_hot(block, self._num_tokens).double().flatten(1) @ columns.T
+
+    def _looked_up(self, blocks: Sequence[Tensor], log_matrices: Tensor) -> Iterator[Tensor]:
+        """The same position by position: where there are many letters, most entries of the product are zero."""
+        for block in blocks:
+            total = torch.zeros(len(block), len(self.sequences), dtype=torch.float64)
+            for log_matrix, came, intended in zip(log_matrices, block.T, self.sequences.T, strict=True):
+                total += log_matrix.T[came][:, intended]
+            yield total
 
     def visits(self, walk: Walk, environment: Any) -> Tensor:
         """Certain: the whole sequence was chosen beforehand."""

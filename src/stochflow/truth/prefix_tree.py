@@ -12,7 +12,7 @@ from torch import Tensor
 
 from stochflow.core.logspace import TINY_PROBABILITY
 from stochflow.environments.channels import Channel
-from stochflow.truth.state_optimum import StateOptimum, blahut_arimoto, water_filling
+from stochflow.truth.state_optimum import StateOptimum, blahut_arimoto, state_optimum
 
 # beyond it a channel hardly tells its intentions apart, and solving for them is mere rounding
 _LARGEST_INVERSE = 1e6
@@ -80,12 +80,12 @@ def attainable_optimum(
     levels: list[StateOptimum] = []
     for position in reversed(range(length)):
         child_values = values.reshape(-1, num_tokens)
-        if solver == "water-filling" or (solver == "auto" and channel.slip is not None):
-            if channel.slip is None:
-                raise ValueError("water-filling needs a uniform slip channel")
-            level = water_filling(child_values, channel.slip)
-        else:
+        if solver == "blahut-arimoto":
             level = blahut_arimoto(child_values, channel.matrix(position), tolerance)
+        elif solver == "water-filling" and channel.slip is None:
+            raise ValueError("water-filling needs a uniform slip channel")
+        else:
+            level = state_optimum(child_values, channel, position, tolerance)
         levels.append(level)
         values = level.values
     levels.reverse()

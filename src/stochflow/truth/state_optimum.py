@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from stochflow.core.logspace import safe_log
+from stochflow.environments.channels import Channel
 
 _ITERATIONS_PER_CHECK = 8
 
@@ -26,6 +27,18 @@ class StateOptimum(NamedTuple):
     values: Tensor
     log_marginals: Tensor
     policies: Tensor
+
+
+def state_optimum(child_values: Tensor, channel: Channel, position: int, tolerance: float = 1e-7) -> StateOptimum:
+    """The solution of states at one position: in closed form for uniform slip, by iteration for other channels.
+
+    Args:
+        child_values: V_b, [states, K].
+        tolerance: of an iteration.
+    """
+    if channel.slip is not None:
+        return water_filling(child_values, channel.slip)
+    return blahut_arimoto(child_values, channel.matrix(position), tolerance)
 
 
 def water_filling(child_values: Tensor, alpha: float) -> StateOptimum:

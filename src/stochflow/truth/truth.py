@@ -15,6 +15,13 @@ from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
 from stochflow.environments.sequences.variable_length import LengthMask, VariableTask
 from stochflow.truth import dag, prefix_tree
+from stochflow.truth.automaton import (
+    AutomatonOptimum,
+    AutomatonReward,
+    automaton_optimum,
+    automaton_reward,
+    refuse_list,
+)
 from stochflow.truth.histories import Histories, attainable_designs
 from stochflow.truth.prefix_tree import entropy, infeasible_share, kl_to_target, tv_to_target, unbalanced_share
 
@@ -28,7 +35,7 @@ class JointOptimum(NamedTuple):
 
 
 # the best that any policy can do: log P(x) of every object, the KL to the target, log Z
-Optimum = prefix_tree.Attainable | dag.GraphOptimum | JointOptimum
+Optimum = prefix_tree.Attainable | dag.GraphOptimum | JointOptimum | AutomatonOptimum
 
 
 class Truth(ABC):
@@ -40,10 +47,15 @@ class Truth(ABC):
     >>> truth = truth_of(environment, Reward(beta=3.0, floor=1e-6, ramp=0.0))
     >>> round(truth.optimum()["min_kl"], 5)
     0.02455
+
+    Attributes:
+        exact_evaluation: False where log Z and the smallest KL are known but objects are too many to be listed: then a
+            policy is evaluated by `estimated` from draws, and of `attainable` only `min_kl` and `log_z` are read.
     """
 
     environment: Environment
     reward: Reward
+    exact_evaluation: bool = True
 
     @property
     @abstractmethod
@@ -87,6 +99,15 @@ class Truth(ABC):
             "attainable_score": float(best.log_probs.exp() @ self.scores),
             "log_z_true": best.log_z,
         }
+
+    def estimated(self, j: float, j_se: float | None) -> dict[str, float | None]:
+        """KL and regret of a policy from J = log Z − KL, with the standard error of both.
+
+        Args:
+            j, j_se: mean of log R(x) − log P_π(x) over draws from the policy, and its standard error.
+        """
+        kl = self.attainable.log_z - j
+        return {"kl": kl, "regret": kl - self.attainable.min_kl, "regret_se": j_se}
 
     def evaluate(self, policy: Any) -> dict[str, float]:
         """KL, regret, TV, expected score and missing entropy of a policy under the true dynamics."""
@@ -150,6 +171,54 @@ class SequenceTruth(Truth):
         return log_probs if self.histories is None else self.histories.collected(log_probs)
 
 
+class AutomatonTruth(Truth):
+    """By the backward recursion over (position, state) of the automaton that computes the score, at any length.
+
+    >>> from stochflow.environments.channels import uniform_slip
+    >>> from stochflow.environments.sequences.motifs import motif_task
+    >>> environment = SequenceEnvironment(motif_task("GATA1+TBP,30"), uniform_slip(4, alpha=0.1))
+    >>> truth = truth_of(environment, Reward(beta=60.0, floor=1e-40, ramp=0.0))
+    >>> sorted(truth.optimum())
+    ['attainable_score', 'log_z_true', 'min_kl']
+    """
+
+    environment: SequenceEnvironment
+    exact_evaluation = False
+
+    def __init__(self, environment: SequenceEnvironment, reward: Reward, rewards: AutomatonReward) -> None:
+        self.environment, self.reward, self._rewards = environment, reward, rewards
+
+    @property
+    def scores(self) -> Tensor:
+        """Not available: there are too many sequences to list them."""
+        refuse_list()
+
+    @property
+    def log_rewards(self) -> Tensor:
+        """Not available: there are too many sequences to list them."""
+        refuse_list()
+
+    def log_probs(self, policy: Any) -> Tensor:
+        """Not available: there are too many sequences to list them."""
+        refuse_list()
+
+    @cached_property
+    def attainable(self) -> AutomatonOptimum:
+        return automaton_optimum(self._rewards, self.environment.channel, self.environment.max_steps)
+
+    @cached_property
+    def attainable_entropy(self) -> float:
+        return self.attainable.entropy
+
+    def optimum(self) -> dict[str, float]:
+        best, automaton = self.attainable, self._rewards.automaton
+        return {
+            "min_kl": best.min_kl,
+            "attainable_score": best.expected(automaton.scores, automaton.log_factors),
+            "log_z_true": best.log_z,
+        }
+
+
 class MultiTaskTruth(Truth):
     """Of task and sequence together, [num_tasks · K^L], each task equally likely: KL and the like are means over tasks.
 
@@ -206,13 +275,17 @@ class GraphTruth(Truth):
 
 @singledispatch
 def truth_of(environment: Environment, reward: Reward) -> Truth | None:
-    """The truth of an environment; None where it cannot be enumerated."""
+    """The truth of an environment; None where it cannot be enumerated and no automaton computes its score."""
     return None
 
 
 @truth_of.register
 def _(environment: SequenceEnvironment, reward: Reward) -> Truth | None:
-    return SequenceTruth(environment, reward) if environment.enumerable else None
+    if environment.enumerable:
+        return SequenceTruth(environment, reward)
+    automaton = environment.task.automaton
+    rewards = None if automaton is None else automaton_reward(automaton, reward, environment.max_steps)
+    return None if rewards is None else AutomatonTruth(environment, reward, rewards)
 
 
 @truth_of.register

@@ -8,6 +8,7 @@ import torch
 
 from stochflow.core.errors import ConfigError
 from stochflow.environments.registry import make_task
+from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.bits import WORDS, BitSequences
 
 
@@ -102,3 +103,18 @@ def test_the_name_without_numbers_is_120_bits_by_8() -> None:
 def test_a_name_that_makes_no_sense_is_refused_in_one_sentence(name: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         make_task(name)
+
+
+@pytest.mark.parametrize("beta", [0.5, 8.0, 40.0, 160.0])
+def test_bounds_of_log_z_hold_and_close_where_modes_are_sharp(beta: float) -> None:
+    task, reward = BitSequences(16, 8), Reward(beta, 1e-6, 0.0)
+    low, high = task.log_z_bounds(reward) or (math.nan, math.nan)
+    exact = float(reward.log_reward(task.all_scores).logsumexp(dim=0))
+    assert low - 1e-9 <= exact <= high + 1e-9
+    assert (high - low < 1e-3) == (beta == 160.0)
+
+
+def test_log_z_of_the_published_reward_is_that_of_sixty_modes_alone() -> None:
+    low, high = BitSequences(120, 8).log_z_bounds(Reward(240.0, 1e-6, 0.0)) or (math.nan, math.nan)
+    assert high == pytest.approx(math.log(60) + 240 + 120 * math.log1p(math.exp(-2)), abs=1e-9)
+    assert 0.0 <= high - low < 1e-6

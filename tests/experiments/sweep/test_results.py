@@ -88,6 +88,14 @@ def test_without_a_known_optimum_the_higher_score_wins() -> None:
     assert [entry.method for entry in found.entries] == ["b", "a"]
 
 
+def test_without_a_known_optimum_the_higher_j_wins() -> None:
+    found = standing_of({"a": [4.1, 3.9, 4.0], "b": [12.0, 11.5, -3.0], "c": [-20.0, -21.0, -19.0]}, metric="j")
+    assert (found.metric, found.winner) == ("j", None)  # one seed of b has collapsed
+    assert [entry.method for entry in found.entries] == ["b", "a", "c"]
+    found = standing_of({"a": [4.1, 3.9, 4.0], "b": [12.0, 11.5, 11.0]}, metric="j")
+    assert found.winner == "b"
+
+
 def test_many_names_are_cut_short() -> None:
     found = standing_of({name: [0.1, 0.2, 0.3] for name in "abcdef"})
     assert found.verdict == "No clear winner: the interval of a meets that of b, c, d and 2 more."

@@ -23,7 +23,12 @@ def config_of(method: str = "sgfn-kl", **settings: Any) -> Config:
 def make_records() -> MakeRecords:
     """Records of a hundred steps, evaluated after every fifth, with columns that are numbers or one number per step."""
 
-    def make(steps: int = NUM_STEPS, start: float | None = 0.6, **columns: float | Sequence[float] | None) -> Records:
+    def make(
+        steps: int = NUM_STEPS,
+        start: float | None = 0.6,
+        start_j: float | None = None,
+        **columns: float | Sequence[float] | None,
+    ) -> Records:
         records = []
         for step in range(1, steps + 1):
             now = {
@@ -35,6 +40,8 @@ def make_records() -> MakeRecords:
             }
             if step == 1 and start is not None:
                 record["start_regret"] = start
+            if step == 1 and start_j is not None:
+                record |= {"start_j": start_j, "start_j_se": columns["j_se"]}
             records.append({name: value for name, value in record.items() if value is not None})
         return records
 

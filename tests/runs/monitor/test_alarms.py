@@ -41,6 +41,29 @@ def test_scores_that_stand_have_stalled_where_the_truth_is_not_known(make_record
     assert kinds(make_records(**standing | {"intended_spread": moved})) == []  # not better, but not chance
 
 
+def test_a_j_that_stands_at_its_start_has_stalled_where_the_truth_is_not_known(make_records: MakeRecords) -> None:
+    # 128 draws with a standard error of 0.2 come from log R with a variance of 5: there are nats to be gained
+    scores = [0.2 + 0.001 * step for step in range(100)]
+    standing = {"start": None, "start_j": 4.0, "j_se": 0.2, "intended_spread": 0.7, "batch_score": scores}
+    records = make_records(**standing, j=4.3)
+    assert kinds(records) == ["stalled"]
+    assert kinds(records[:30]) == []  # too early to say
+    assert "J is 4.3 nats" in alarms(history_of(config_of(), records))[0].seen
+    assert kinds(make_records(**standing, j=5.0)) == []  # it has risen
+    assert kinds(make_records(**standing, j=3.0)) == []  # worse, but not standing
+    assert kinds(make_records(**standing, j=[4.3 if step < 90 else 6.0 for step in range(100)])) == []
+    same = standing | {"batch_score": [0.2 + 0.01 * (step % 3) for step in range(100)]}
+    assert kinds(make_records(**same, j=3.0)) == ["stalled"]  # scores stand, and J has not risen
+    assert kinds(make_records(**same, j=5.0)) == []
+    assert kinds(make_records(**standing | {"j_se": 0.05}, j=4.0)) == []  # a flat target: chance may be all there is
+
+
+def test_a_regret_that_is_estimated_has_diverged_only_beyond_its_noise(make_records: MakeRecords) -> None:
+    course = {"start": -0.1, "start_j": 4.0, "intended_spread": 0.7}
+    assert kinds(make_records(**course, regret=0.3, j=3.6, j_se=0.2)) == []
+    assert kinds(make_records(**course, regret=0.3, j=3.6, j_se=0.001)) == ["diverged"]
+
+
 def test_batches_that_score_nothing_are_told_of(make_records: MakeRecords) -> None:
     assert kinds(make_records(start=None, intended_spread=0.75, batch_score=0.0)) == ["zero-scores"]
     assert kinds(make_records(batch_score=0.0), "random") == ["zero-scores"]

@@ -136,3 +136,46 @@ def test_a_run_without_a_summary_is_unfinished(make_records: MakeRecords) -> Non
 @pytest.mark.parametrize("method", ["random", "mcmc"])
 def test_a_method_that_trains_nothing_is_not_blamed_for_its_regret(method: str, make_records: MakeRecords) -> None:
     assert found(make_records(regret=0.6), {"regret": 1.4}, method) == {}
+
+
+UNKNOWN = dict.fromkeys(("kl", "min_kl", "regret", "tv", "min_tv", "attainable_score", "log_z_true"))
+RISING = [4.0 + 6.0 * (1.0 - 0.93**step) for step in range(100)]
+
+
+@pytest.mark.parametrize(
+    ("course", "end", "expected"),
+    [
+        (RISING, 10.0, {}),
+        (RISING, 3.0, {"worse": "bad", "falling": "note"}),
+        (RISING, 3.9, {"falling": "note"}),  # within the noise of the start, but far below what was there
+        (RISING, 9.5, {}),  # down by less than a tenth of the gain
+        ([4.0 + 0.06 * step for step in range(100)], 9.94, {"budget": "note"}),
+        ([10.0 if step < 50 else 8.0 for step in range(100)], 8.0, {"falling": "note"}),
+        (RISING, None, {}),
+    ],
+)
+def test_j_is_read_where_there_is_no_regret(
+    course: list[float], end: float | None, expected: dict[str, str], make_records: MakeRecords
+) -> None:
+    columns = {"start": None, "start_j": 4.0, "j": course, "j_se": 0.1, "intended_spread": 0.5}
+    records = make_records(**columns)
+    changes = UNKNOWN | {"j": end, "j_se": None if end is None else 0.03}
+    assert found(records, changes) == expected
+    assert found(records, changes, "mcmc") == {}
+
+
+def test_a_regret_that_is_estimated_must_move_by_more_than_its_error(make_records: MakeRecords) -> None:
+    records = make_records(regret=[0.6 if step < 10 else 0.3 for step in range(100)])
+    assert found(records, {"regret": 0.25, "regret_se": None}) == {"far": "note", "budget": "note"}
+    assert found(records, {"regret": 0.25, "regret_se": 0.02}) == {"far": "note"}
+    assert "worse" in found(records, {"regret": 0.7})
+    assert "worse" not in found(records, {"regret": 0.7, "regret_se": 0.05})
+    noisy_start = make_records(regret=[0.6 if step < 10 else 0.3 for step in range(100)], start_j=4.0, j=4.3, j_se=0.05)
+    assert "worse" not in found(noisy_start, {"regret": 0.7, "regret_se": 0.01})
+    assert "worse" in found(noisy_start, {"regret": 0.9, "regret_se": 0.01})
+
+
+def test_noise_that_no_policy_overcomes_is_told_without_a_tv(make_records: MakeRecords) -> None:
+    records = make_records(regret=0.01)
+    assert "infeasible" in found(records, {"regret": 0.01, "min_kl": 2.5, "min_tv": None})
+    assert "infeasible" not in found(records, {"regret": 0.01, "min_kl": 0.01, "min_tv": None})

@@ -75,6 +75,10 @@ def test_figures_are_those_that_are_known() -> None:
     assert figures[:2] == ["3,000 trajectories", "1,500/s"]
     assert figures[2].endswith(("MB", "GB"))
     assert figures[3:] == ["loss 0.1235", "E[score] 0.500", "KL 0.2000", "regret 0.1000"]
+    estimated = {"oracle_calls": 5, "j": 7.89, "j_se": 0.1}
+    assert training_figures(estimated, Throughput(clock), "oracle_calls")[-1] == "J 7.890"
+    both = training_figures(estimated | {"regret": 0.1}, Throughput(clock), "oracle_calls")
+    assert both[-1] == "regret 0.1000"
     assert training_figures({"oracle_calls": 5}, Throughput(clock), "oracle_calls")[0] == "5 oracle calls"
     assert len(training_figures({"oracle_calls": 5}, Throughput(clock), "oracle_calls")) == 2
 

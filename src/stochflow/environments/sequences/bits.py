@@ -1,10 +1,13 @@
 """Bit sequences whose reward falls with the distance to the nearest of 60 hidden modes (Malkin et al. 2022)."""
 
+import math
+
 import torch
 from torch import Tensor
 
 from stochflow.core.errors import ConfigError
 from stochflow.environments.registry import FORMS, numbers_in
+from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.hash_random import HashRandom
 from stochflow.environments.sequences.task import Alphabet, Task
 
@@ -72,6 +75,28 @@ class BitSequences(Task):
         nearest = self.distances(tokens).amin(dim=-1).double()
         return (1.0 - nearest / self.num_bits).exp()
 
+    def log_z_bounds(self, reward: Reward) -> tuple[float, float] | None:
+        """Bounds of log Z from sums over single modes and over pairs of them.
+
+        With u = exp(−β/n) a mode y alone has Z_y = e^β·(1 + u)^n. R is the largest of the rewards r_y of the modes, so
+
+            Σ_y Z_y − Σ_{y<y'} Σ_x min(r_y(x), r_y'(x)) ≤ Z ≤ Σ_y Z_y,
+
+        where the sum over x of two modes that differ in D bits is e^β·(1 + u)^(n − D)·Σ_k C(D, k)·u^max(k, D − k).
+        """
+        log_u = -reward.beta / self.num_bits
+        if reward.floor > 1.0 or log_u == 0.0:
+            return None
+        modes, per_bit = self.modes.unique(dim=0), float(torch.tensor(log_u, dtype=torch.float64).exp().log1p())
+        upper = math.log(len(modes)) + reward.beta + self.num_bits * per_bit
+        apart = torch.pdist(modes.double(), p=1.0).round().long()
+        overlaps = [
+            math.log(count) + reward.beta + (self.num_bits - bits) * per_bit + _log_overlap(bits, log_u)
+            for bits, count in zip(*(found.tolist() for found in apart.unique(return_counts=True)), strict=True)
+        ]
+        share = math.exp(min(float(torch.tensor(overlaps, dtype=torch.float64).logsumexp(dim=0)) - upper, 0.0))
+        return (upper + math.log1p(-share) if share < 1.0 else -math.inf), upper
+
     def modes_reached(self, tokens: Tensor) -> Tensor | None:
         return (self.distances(tokens) < self.num_bits / 4).any(dim=0)
 
@@ -84,6 +109,13 @@ def bit_sequences(parameters: str) -> BitSequences:
     (16, 4)
     """
     return BitSequences(*numbers_in(parameters, "bits", 2, 2)) if parameters else BitSequences()
+
+
+def _log_overlap(num_bits: int, log_u: float) -> float:
+    """log Σ_k C(D, k)·u^max(k, D − k) for D bits."""
+    k = torch.arange(num_bits + 1, dtype=torch.float64)
+    log_choices = math.lgamma(num_bits + 1) - torch.lgamma(k + 1) - torch.lgamma(num_bits - k + 1)
+    return float((log_choices + torch.maximum(k, num_bits - k) * log_u).logsumexp(dim=0))
 
 
 def _letters(word_length: int) -> str:

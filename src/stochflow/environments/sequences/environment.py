@@ -88,6 +88,9 @@ class SequenceEnvironment(Environment):
     def log_reward(self, made: Tensor, scores: Tensor, reward: Reward) -> Tensor:
         return self.task.log_reward(made, scores, reward)
 
+    def log_share(self, made: Tensor) -> Tensor:
+        return super().log_share(made) if self.rules is None or not self.rules.edits else self.rules.log_shares(made)
+
     def known(self, made: Tensor) -> Tensor:
         return self.task.known(made)
 

@@ -1,5 +1,6 @@
 """Several tasks over one alphabet and length as one environment."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import pandas as pd
@@ -60,6 +61,10 @@ class MultiTaskEnvironment(SequenceEnvironment):
 
     def log_reward(self, made: Tensor, scores: Tensor, reward: Reward) -> Tensor:
         return self._by_task(made, lambda task, rows: task.log_reward(made[rows, 1:], scores[rows], reward))
+
+    def log_share(self, made: Tensor) -> Tensor:
+        """Every task has an equal share of the joint target."""
+        return torch.full((len(made),), -math.log(len(self.tasks)), dtype=torch.float64)
 
     def designs(self, made: Tensor) -> Tensor:
         return made[:, 1:]

@@ -13,6 +13,7 @@ from torch import Tensor
 from stochflow.core.codes import decode
 from stochflow.core.errors import DataError
 from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.score_automaton import ScoreAutomaton
 
 MAX_ENUMERABLE = 2**20
 MAX_SCORE = 1e300  # sums of scores stay finite
@@ -89,6 +90,7 @@ class Task(ABC):
         num_measured: number of sequences with a measured score; None for computed scores.
         noisy: True when repeated measurements of a sequence differ.
         padding: token that fills rows of `designs` after the last letter; None for designs of one length.
+        automaton: that computes the score, so that the truth is exact at any length; None where there is none.
     """
 
     name: str
@@ -100,6 +102,7 @@ class Task(ABC):
     num_measured: int | None = None
     noisy: bool = False
     padding: int | None = None
+    automaton: ScoreAutomaton | None = None
 
     @abstractmethod
     def score(self, tokens: Tensor) -> Tensor:
@@ -112,6 +115,10 @@ class Task(ABC):
     def log_reward(self, tokens: Tensor, scores: Tensor, reward: Reward) -> Tensor:
         """log E[R(x)] of sequences whose `score` is known already; the plain log R without noise. → [num_sequences]."""
         return reward.log_reward(scores)
+
+    def log_z_bounds(self, reward: Reward) -> tuple[float, float] | None:
+        """Bounds of log Σ_x R(x) in closed form; None where there are none, as by default."""
+        return None
 
     def replicates(self, tokens: Tensor) -> Tensor | None:
         """All replicates of each sequence, [num_sequences, num_replicates]; None for a task without replicates."""

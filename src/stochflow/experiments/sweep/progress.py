@@ -114,10 +114,11 @@ class Board:
 
 
 def figures(latest: Mapping[str, float]) -> str:
-    """What a line says of a run: its rate, loss and regret, as far as they are known."""
+    """What a line says of a run: its rate, loss and regret, or J without one, as far as they are known."""
     parts = []
     if latest.get("seconds", 0.0) > 0.0:
         parts.append(f"{latest['trajectories'] / latest['seconds']:,.0f} trajectories/s")
     parts += [f"loss {latest['loss']:.4f}"] if "loss" in latest else []
     parts += [f"regret {latest['regret']:.4f}"] if "regret" in latest else []
+    parts += [f"J {latest['j']:.3f}"] if "j" in latest and "regret" not in latest else []
     return "  ".join(parts)

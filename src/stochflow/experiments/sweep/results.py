@@ -132,7 +132,7 @@ class Standing:
     """All methods under one task and noise, best median first.
 
     Attributes:
-        metric: `regret`, or `mean_score` for a task whose optimum is not known.
+        metric: `regret`; `j` for a task whose optimum is not known; `mean_score` where designs have no score yet.
         interval: what low and high are: a bootstrap interval, or the lowest and highest of too few runs.
         winner: the method whose interval lies clear of all others; None if there is none.
         verdict: the same as a sentence.
@@ -159,7 +159,7 @@ def standings(frame: pd.DataFrame, runs: Sequence[PlannedRun]) -> list[Standing]
 def _standing(frame: pd.DataFrame, runs: list[PlannedRun], task: str, noise: float | str) -> Standing:
     names = [run.name for run in runs]
     finished = frame[frame["run"].isin(names) & (frame["status"] == "finished")]
-    metric = "regret" if finished["regret"].notna().all() else "mean_score"
+    metric = next((name for name in ("regret", "j") if finished[name].notna().all()), "mean_score")
     methods = dict.fromkeys(run.method for run in runs)
     entries = [
         _entry(method, finished.loc[finished["method"] == method, metric], len(runs) // len(methods))

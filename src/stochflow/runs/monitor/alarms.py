@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from stochflow.config.schema import Config
 from stochflow.runs.monitor.findings import Finding
-from stochflow.runs.monitor.history import NUM_FIRST, History, PolicyEvaluation
+from stochflow.runs.monitor.history import NUM_FIRST, Estimate, History, PolicyEvaluation
 
 SMALL_REGRET = 0.02  # nats; a regret below it raises no alarm
 WORSE_FACTOR, WORSE_NATS = 3.0, 0.1
@@ -64,11 +64,13 @@ def collapsed(history: History) -> Finding | None:
 
 
 def stalled(history: History) -> Finding | None:
-    """No progress: neither regret nor scores have improved over a long share of the budget."""
+    """No progress: neither regret nor J nor scores have improved over a long share of the budget."""
     if history.share < LATE or not _settled(history) or not history.num_losses:
         return None
-    exact = any(point.regret is not None for point in history.evaluations)
-    seen = _regret_stands(history) if exact else _score_stands(history)
+    if any(point.regret is not None for point in history.evaluations):
+        seen = _regret_stands(history)
+    else:
+        seen = _score_stands(history) if history.start_j is None else _no_better(history, history.start_j)
     if seen is None:
         return None
     rate = history.config.optimiser.learning_rate
@@ -134,12 +136,17 @@ def _loss_blown_up(history: History) -> str | None:
 
 def _worse_than_untrained(history: History) -> str | None:
     start = history.start_regret
-    last = [point.regret for point in _latest(history) if point.regret is not None]
+    last = [(point.regret, _noise(history, point)) for point in _latest(history) if point.regret is not None]
     if start is None or not last or not _settled(history):
         return None
-    if min(last) <= WORSE_FACTOR * start + WORSE_NATS:
+    if any(regret <= WORSE_FACTOR * (start + noise) + WORSE_NATS for regret, noise in last):
         return None
-    return f"the regret is {last[-1]:.3g} nats, and was {start:.3g} before training"
+    return f"the regret is {last[-1][0]:.3g} nats, and was {start:.3g} before training"
+
+
+def _noise(history: History, point: PolicyEvaluation) -> float:
+    """Three standard errors of the difference to the regret before training; zero where regrets are exact."""
+    return 0.0 if history.start_j is None or point.j is None else point.j.noise(history.start_j)
 
 
 def _few_designs(history: History) -> str | None:
@@ -159,16 +166,40 @@ def _one_design(history: History) -> str | None:
 
 def _regret_stands(history: History) -> str | None:
     start = history.start_regret
-    late = [point for point in history.evaluations if point.share >= history.share - STALL_SHARE]
-    if len(late) < 2:  # evaluations are rare: take the last two, though they span more than this share
-        late = _latest(history)
-    regrets = [point.regret for point in late if point.regret is not None]
+    regrets = [point.regret for point in _late(history) if point.regret is not None]
     if start is None or start < SMALL_REGRET or not regrets:
         return None
     if not all(abs(regret - start) < MOVED * start for regret in regrets):
         return None
     where = f"after {history.share:.0%} of the budget"
     return f"the regret is {regrets[-1]:.3g} nats {where}, and was {start:.3g} before training"
+
+
+def _late(history: History) -> list[PolicyEvaluation]:
+    """Evaluations in the last fifth of the budget; where they are rarer the last two, though they span more."""
+    late = [point for point in history.evaluations if point.share >= history.share - STALL_SHARE]
+    return late if len(late) > 1 else _latest(history)
+
+
+def _no_better(history: History, start: Estimate) -> str | None:
+    """Stall where the target cannot be enumerated but designs have scores: J has not risen, and it or scores stand."""
+    late = [point.j for point in _late(history) if point.j is not None]
+    if any(j.mean - start.mean >= j.noise(start) for j in late):
+        return None
+    return _j_stands(history, start, late) or _score_stands(history)
+
+
+def _j_stands(history: History, start: Estimate, late: list[Estimate]) -> str | None:
+    """J is still that of the untrained policy, although there is something to be gained.
+
+    Training can gain about Var(log R)/2, the KL of uniform designs to the target, and Var(log R)/n is the squared
+    standard error of J before training. No alarm is raised where this gain is within the noise.
+    """
+    gain = history.config.evaluation.curve_samples * start.error**2 / 2.0
+    if not late or not all(abs(j.mean - start.mean) < j.noise(start) < gain / 2.0 for j in late):
+        return None
+    where = f"after {history.share:.0%} of the budget"
+    return f"J is {late[-1].mean:.4g} nats {where}, and was {start.mean:.4g} before training"
 
 
 def _score_stands(history: History) -> str | None:

@@ -1,5 +1,6 @@
 """Checks of a run from its files, beside the alarms; docs/doctor.md has the rules and their thresholds."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -7,7 +8,7 @@ from stochflow.config.schema import Config
 from stochflow.evaluation.summary import Summary
 from stochflow.runs.monitor.alarms import SMALL_REGRET, of_zeros, without_entropy_terms
 from stochflow.runs.monitor.findings import Finding
-from stochflow.runs.monitor.history import History
+from stochflow.runs.monitor.history import Estimate, History, PolicyEvaluation
 
 INFEASIBLE_TV, INFEASIBLE_KL = 0.2, 0.1
 DYNAMICS_NATS = 0.1
@@ -48,35 +49,84 @@ def _unfinished(case: Case) -> Finding | None:
 
 
 def _worse(case: Case) -> Finding | None:
-    start, regret = _regrets(case)
-    if start is None or regret is None or regret < 1.05 * start + SMALL_REGRET:
+    seen = _regret_above_start(case) or _j_below_start(case)
+    if seen is None:
         return None
     return Finding(
         "worse",
         "bad",
-        f"the regret is {regret:.3g} nats, and was {start:.3g} before training",
+        seen,
         "designs that the target rarely wants are made too often, or many that it wants hardly ever",
         f"{_longer(case)}{without_entropy_terms(case.config)}" + _other_method(case),
     )
 
 
+def _regret_above_start(case: Case) -> str | None:
+    start, regret = _regrets(case)
+    noise = _regret_noise(case, case.history.start_j)
+    if start is None or regret is None or regret < 1.05 * start + SMALL_REGRET + noise:
+        return None
+    return f"the regret is {regret:.3g} nats, and was {start:.3g} before training"
+
+
+def _j_below_start(case: Case) -> str | None:
+    start, j = _js(case)
+    if start is None or j is None or start.mean - j.mean < SMALL_REGRET + j.noise(start):
+        return None
+    return f"J is {j.mean:.4g} nats, and was {start.mean:.4g} before training"
+
+
 def _budget(case: Case) -> Finding | None:
-    _, regret = _regrets(case)
     # the newest evaluation that is a fifth to two fifths older than the end: any regret falls over a longer time
     longest, shortest = case.history.share - 2.0 * _LAST, case.history.share - _LAST
     past = [point for point in case.history.evaluations if longest <= point.share <= shortest]
-    before = past[-1].regret if past else None
-    if regret is None or before is None or regret < SMALL_REGRET or case.history.share < 1.0:
+    if not past or case.history.share < 1.0:
         return None
-    if before - regret < STILL_FALLING * regret:
+    seen = _regret_still_falls(case, past[-1]) or _j_still_rises(case, past[-1])
+    if seen is None:
         return None
     return Finding(
         "budget",
         "note",
-        f"the regret fell from {before:.3g} to {regret:.3g} nats in the last "
-        f"{case.history.share - past[-1].share:.0%} of the budget",
-        "it was still falling when the budget ended",
+        f"{seen} nats in the last {case.history.share - past[-1].share:.0%} of the budget",
+        "it was still getting better when the budget ended",
         _longer(case),
+    )
+
+
+def _regret_still_falls(case: Case, past: PolicyEvaluation) -> str | None:
+    _, regret = _regrets(case)
+    if regret is None or past.regret is None or regret < SMALL_REGRET:
+        return None
+    if past.regret - regret < STILL_FALLING * regret + _regret_noise(case, past.j):
+        return None
+    return f"the regret fell from {past.regret:.3g} to {regret:.3g}"
+
+
+def _j_still_rises(case: Case, past: PolicyEvaluation) -> str | None:
+    start, j = _js(case)
+    if start is None or j is None or past.j is None:
+        return None
+    if j.mean - past.j.mean < max(STILL_FALLING * (j.mean - start.mean), j.noise(past.j), SMALL_REGRET):
+        return None
+    return f"J rose from {past.j.mean:.4g} to {j.mean:.4g}"
+
+
+def _falling(case: Case) -> Finding | None:
+    """J is lower at the end than it was earlier, by more than noise and a tenth of what had been gained."""
+    start, j = _js(case)
+    before = [(point.j, point.share) for point in case.history.evaluations if point.j is not None]
+    if start is None or j is None or not before:
+        return None
+    best, share = max(before)
+    if best.mean - j.mean < max(STILL_FALLING * (best.mean - start.mean), j.noise(best), SMALL_REGRET):
+        return None
+    return Finding(
+        "falling",
+        "note",
+        f"J was {best.mean:.4g} nats after {share:.0%} of the budget and is {j.mean:.4g} now",
+        "the policy has moved away from the target again, towards fewer designs or worse ones",
+        f"lower optimiser.learning_rate ({case.config.optimiser.learning_rate:g} now) or raise exploration.epsilon",
     )
 
 
@@ -102,14 +152,15 @@ def _far(case: Case) -> Finding | None:
 
 def _infeasible(case: Case) -> Finding | None:
     summary = case.summary
-    if summary is None or summary.min_kl is None or summary.min_tv is None:
+    if summary is None or summary.min_kl is None:
         return None
-    if summary.min_kl < INFEASIBLE_KL and summary.min_tv < INFEASIBLE_TV:
+    if summary.min_kl < INFEASIBLE_KL and (summary.min_tv is None or summary.min_tv < INFEASIBLE_TV):
         return None
+    tv = "" if summary.min_tv is None else f" and TV {summary.min_tv:.3g}"
     return Finding(
         "infeasible",
         "note",
-        f"the best of all policies has KL {summary.min_kl:.3g} and TV {summary.min_tv:.3g} to the target",
+        f"the best of all policies has KL {summary.min_kl:.3g}{tv} to the target",
         "under this noise the target cannot be reached, whatever is trained: judge the run by its regret",
         f"lower the noise, or ask for a flatter target (reward.beta={summary.beta / 2:g})",
     )
@@ -147,7 +198,8 @@ def _log_z(case: Case) -> Finding | None:
     if aimed_at is None:
         return None
     aim = summary.log_z_true - {"target": 0.0, "policy": summary.kl, "optimum": summary.min_kl}[aimed_at]
-    if abs(summary.log_z - aim) < LOG_Z_NATS:
+    noise = 3.0 * (summary.regret_se or 0.0) if aimed_at == "policy" else 0.0
+    if abs(summary.log_z - aim) < LOG_Z_NATS + noise:
         return None
     return Finding(
         "log-z",
@@ -203,6 +255,27 @@ def _regrets(case: Case) -> tuple[float | None, float | None]:
     return case.history.start_regret, latest if case.summary is None else case.summary.regret
 
 
+def _js(case: Case) -> tuple[Estimate | None, Estimate | None]:
+    """J before training and now; unknown where there is a regret, which says more, or no policy is trained."""
+    if not case.config.objective.record.trains_policy or _regrets(case)[1] is not None:
+        return None, None
+    if case.summary is None:
+        known = [point.j for point in case.history.evaluations if point.j is not None]
+        return case.history.start_j, known[-1] if known else None
+    j, error = case.summary.j, case.summary.j_se
+    return case.history.start_j, None if j is None or error is None else Estimate(j, error)
+
+
+def _regret_noise(case: Case, before: Estimate | None) -> float:
+    """Three standard errors of the difference to an earlier regret; zero where both are exact.
+
+    Args:
+        before: J at that time, which the regret was estimated from.
+    """
+    now = (None if case.summary is None else case.summary.regret_se) or 0.0
+    return 3.0 * math.hypot(now, 0.0 if before is None else before.error)
+
+
 def _other_method(case: Case) -> str:
     """A better method as the end of a remedy; pre-training has no other."""
     best = case.config.method == "sgfn-kl" or case.config.objective.record.pretrains
@@ -218,7 +291,7 @@ def _longer(case: Case) -> str:
 
 Rule = Callable[[Case], Finding | None]
 # consequences of an alarm, left out while one holds
-OVERSHADOWED: tuple[Rule, ...] = (_worse, _log_z, _far, _budget)
+OVERSHADOWED: tuple[Rule, ...] = (_worse, _log_z, _far, _budget, _falling)
 RULES: tuple[Rule, ...] = (
     _unfinished,
     _worse,
@@ -228,6 +301,7 @@ RULES: tuple[Rule, ...] = (
     _oracle,
     _far,
     _budget,
+    _falling,
     _infeasible,
     _memory,
 )

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -43,12 +43,25 @@ class PolicyEvaluation:
         share: of the budget that was spent.
         regret, entropy_gap: exact, for enumerable tasks.
         spread: share of positions in which two intended designs of a batch differ, for other tasks.
+        j: from draws, for other tasks whose scores are known.
     """
 
     share: float
     regret: float | None
     entropy_gap: float | None
     spread: float | None
+    j: "Estimate | None" = None
+
+
+class Estimate(NamedTuple):
+    """A mean over draws and its standard error."""
+
+    mean: float
+    error: float
+
+    def noise(self, other: "Estimate") -> float:
+        """Three standard errors of the difference to another estimate."""
+        return 3.0 * math.hypot(self.error, other.error)
 
 
 class History:
@@ -57,7 +70,7 @@ class History:
     Attributes:
         share: share of the budget that is spent.
         num_steps, num_losses: steps so far, and steps that have a loss.
-        start_regret: regret of the untrained policy, if known.
+        start_regret, start_j: of the untrained policy, if known.
         first_scores: mean scores of the first batches, drawn by the untrained policy.
         windows: statistics per hundredth of the budget, by its number; only of those that had a step.
         evaluations: of the policy, in order.
@@ -68,6 +81,7 @@ class History:
         self.share = 0.0
         self.num_steps = self.num_losses = 0
         self.start_regret: float | None = None
+        self.start_j: Estimate | None = None
         self.first_scores: list[float] = []
         self._last_score = 0.0
         self._num_zero = 0
@@ -85,10 +99,11 @@ class History:
         start = _number(record, "start_regret")
         if start is not None:
             self.start_regret = start
-        regret, spread = _number(record, "regret"), _number(record, "intended_spread")
-        if regret is None and spread is None:
+        self.start_j = self.start_j or _estimate(record, "start_j")
+        regret, spread, j = _number(record, "regret"), _number(record, "intended_spread"), _estimate(record, "j")
+        if regret is None and spread is None and j is None:
             return due
-        self.evaluations.append(PolicyEvaluation(share, regret, _number(record, "entropy_gap"), spread))
+        self.evaluations.append(PolicyEvaluation(share, regret, _number(record, "entropy_gap"), spread, j))
         return True
 
     def _count(self, window: Window, record: StepRecord) -> None:
@@ -164,6 +179,12 @@ def share_spent(budget: BudgetConfig, record: StepRecord) -> float:
     else:
         spent, limit = _number(record, "seconds"), 60.0 * (budget.minutes or math.inf)
     return min(max((spent or 0.0) / limit, 0.0), 1.0)
+
+
+def _estimate(record: StepRecord, name: str) -> Estimate | None:
+    """A mean of a record with its standard error; None without either."""
+    mean, error = _number(record, name), _number(record, f"{name}_se")
+    return None if mean is None or error is None else Estimate(mean, error)
 
 
 def _number(record: StepRecord, name: str) -> float | None:

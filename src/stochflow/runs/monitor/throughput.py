@@ -80,6 +80,7 @@ def training_figures(latest: Mapping[str, Any], throughput: Throughput, counted:
     parts += [f"E[score] {latest['mean_score']:.3f}"] if "mean_score" in latest else []
     parts += [f"KL {latest['kl']:.4f}"] if "kl" in latest else []
     parts += [f"regret {latest['regret']:.4f}"] if "regret" in latest else []
+    parts += [f"J {latest['j']:.3f}"] if "j" in latest and "regret" not in latest else []
     return parts
 
 

@@ -4,13 +4,12 @@ A state is the node of the Aho–Corasick automaton of the forbidden words and t
 homopolymer limit is a forbidden word. There are |nodes| × (count + 1) states, whatever the number of sequences.
 """
 
-from collections import deque
-
 import torch
 from torch import Tensor
 
 from stochflow.core.errors import ConfigError
-from stochflow.environments.sequences.constraints.rules import Rules, Word
+from stochflow.environments.sequences.aho_corasick import aho_corasick
+from stochflow.environments.sequences.constraints.rules import Rules
 
 _MAX_ENTRIES = 2**27
 
@@ -82,38 +81,11 @@ class Automaton:
 
 
 def _word_states(rules: Rules, num_tokens: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Aho–Corasick automaton of the words: transitions [num, K], forbidden [num], forbidden at the end [num]."""
-    children: list[dict[int, int]] = [{}]
-    bad, bad_at_end = [False], [False]
-
-    def insert(word: Word) -> int:
-        node = 0
-        for token in word:
-            if token not in children[node]:
-                children[node][token] = len(children)
-                children.append({})
-                bad.append(False)
-                bad_at_end.append(False)
-            node = children[node][token]
-        return node
-
-    for word in sorted(rules.forbidden):
-        bad[insert(word)] = True
-    for word in sorted(rules.forbidden_at_end):
-        bad_at_end[insert(word)] = True
-    moves = [[0] * num_tokens for _ in children]
-    fallback = [0] * len(children)
-    pending = deque([0])
-    while pending:
-        node = pending.popleft()
-        # the fallback node, the longest proper suffix, is shorter and so complete already
-        bad[node] |= bad[fallback[node]]
-        bad_at_end[node] |= bad_at_end[fallback[node]]
-        for token in range(num_tokens):
-            beyond = moves[fallback[node]][token] if node else 0
-            child = children[node].get(token)
-            moves[node][token] = beyond if child is None else child
-            if child is not None:
-                fallback[child] = beyond
-                pending.append(child)
-    return torch.tensor(moves), torch.tensor(bad), torch.tensor(bad_at_end)
+    """Automaton of the forbidden words: transitions [num, K], forbidden [num], forbidden at the end [num]."""
+    anywhere, at_end = sorted(rules.forbidden), sorted(rules.forbidden_at_end)
+    words = aho_corasick([*anywhere, *at_end], num_tokens)
+    marks = torch.zeros(len(words.moves), 2, dtype=torch.bool)
+    marks[words.ends[: len(anywhere)], 0] = True
+    marks[words.ends[len(anywhere) :], 1] = True
+    bad, bad_at_end = words.spread(marks).unbind(dim=-1)
+    return words.moves, bad, bad_at_end

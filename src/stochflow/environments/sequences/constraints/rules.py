@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from stochflow.config.schema import ConstraintConfig
 from stochflow.core.errors import ConfigError
+from stochflow.environments.sequences.aho_corasick import Word
 from stochflow.environments.sequences.task import Alphabet
-
-Word = tuple[int, ...]
 
 ANY = "."
 _NUCLEIC = ("ACGT", "ACGU")

@@ -1,0 +1,40 @@
+"""What can be said of an environment exactly before anything is trained: the figures of `stochflow exact`."""
+
+from typing import Any
+
+from stochflow.core.errors import ConfigError
+from stochflow.environments.base import Environment
+from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.environment import SequenceEnvironment
+from stochflow.truth.truth import truth_of
+
+_OPTIMUM = ("min_kl", "min_tv", "attainable_score", "log_z_true")
+_MOST_UNCERTAIN = 0.01  # nats of log Z
+
+
+def exact_figures(environment: Environment, reward: Reward) -> dict[str, Any]:
+    """The optimum of an environment, or bounds of log Z where nothing else is known; None for what is not.
+
+    >>> from stochflow.environments.channels import noiseless
+    >>> from stochflow.environments.sequences.bits import BitSequences
+    >>> found = exact_figures(SequenceEnvironment(BitSequences(), noiseless(256)), Reward(240.0, 1e-6, 0.0))
+    >>> round(found["log_z_true"], 4), found["log_z_error"] < 1e-6, found["min_kl"]
+    (259.3257, True, None)
+    """
+    result: dict[str, Any] = {**environment.describe(), "beta": reward.beta, "floor": reward.floor}
+    truth = truth_of(environment, reward)
+    if truth is None:
+        return result | dict.fromkeys(_OPTIMUM) | _log_z(environment, reward)
+    result |= dict.fromkeys(_OPTIMUM) | truth.optimum()
+    shares = truth.infeasible_share()
+    return result if shares is None else result | {"infeasible_share": shares}
+
+
+def _log_z(environment: Environment, reward: Reward) -> dict[str, float]:
+    """log Z, and by how much it may be too large; a ConfigError where that is too much."""
+    bounds = environment.task.log_z_bounds(reward) if isinstance(environment, SequenceEnvironment) else None
+    if bounds is None or not bounds[1] - bounds[0] <= _MOST_UNCERTAIN:
+        raise ConfigError(
+            f"task '{environment.name}' is too large to enumerate, so its optimum cannot be computed; train it instead"
+        )
+    return {"log_z_true": bounds[1], "log_z_error": bounds[1] - bounds[0]}
