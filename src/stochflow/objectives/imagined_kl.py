@@ -100,9 +100,12 @@ class ImaginedKL:
             return log_rewards
         return torch.where(learner.network.mask.alive(tokens), log_rewards, math.log(learner.reward.floor))
 
-    def updates(self, num: int) -> Iterator[Terms]:
-        """Terms of so many updates; reverse KL in its share of them."""
-        share, rows = self._reverse, self._config.rows
+    def updates(self, num: int, progress: float) -> Iterator[Terms]:
+        """Terms of so many updates; reverse KL in its share of them, which grows from zero to twice its mean.
+
+        Early the surrogate knows little, and what reverse KL gives up then is hardly found again.
+        """
+        share, rows = min(1.0, 2.0 * progress * self._reverse), self._config.rows
         told = {
             name: value for name, value in zip(_QUALITY, self.quality.tolist(), strict=True) if math.isfinite(value)
         }
@@ -122,8 +125,8 @@ class ImaginedKL:
         return self._learner.generators["replay"]
 
     def state_dict(self) -> dict[str, Tensor]:
-        parts = {"surrogate": self.surrogate, "chains": self.chains}
-        state = {f"{part}.{name}": value for part, owner in parts.items() for name, value in owner.state_dict().items()}
+        parts = {"surrogate": self.surrogate.state_dict(), "chains": self.chains.state_dict()}
+        state = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
         numbers = torch.tensor([self._best, float(self._num_fitted)], dtype=torch.float64)
         return state | {"numbers": numbers, "quality": self.quality}
 
@@ -139,9 +142,9 @@ class ImaginedKL:
         evaluation = learner.network.evaluate(AlongPaths(designs, torch.ones_like(designs, dtype=torch.bool)))
         if learner.network.mask is not None:
             log_policy = evaluation.heads().log_policy
-            log_marginals = log_marginal(log_policy, learner.log_dynamics_of(designs))
-            loss = -pick(log_marginals, designs.to(learner.device)).sum(dim=-1).mean()
-            return {"loss": loss, "forward_kl_loss": loss.detach()}
+            log_probs = pick(log_marginal(log_policy, learner.log_dynamics_of(designs)), designs.to(learner.device))
+            negative = -log_probs.sum(dim=-1).mean()
+            return {"loss": negative, "forward_kl_loss": negative.detach()}
         outputs = PathOutputs(evaluation.outputs(), learner.network.num_tokens, designs.shape[1])
         log_marginals, choice = self._marginals(outputs, designs)
         coefficient = np.full_like(log_marginals, -1.0 / len(designs))

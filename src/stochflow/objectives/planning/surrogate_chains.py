@@ -25,7 +25,7 @@ def distinct_elites(sequences: Tensor, scores: Tensor, num: int, distance: int) 
     """
     order = scores.argsort(descending=True, stable=True)
     ranked = sequences[order]
-    free, chosen = torch.ones(len(order), dtype=torch.bool), []
+    free, chosen = torch.ones(len(order), dtype=torch.bool), list[int]()
     while len(chosen) < num and bool(free.any()):
         best = int(free.int().argmax())
         chosen.append(best)
