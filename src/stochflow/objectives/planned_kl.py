@@ -132,7 +132,7 @@ class PlannedKL(Objective):
         entropy: bool,
     ) -> Terms:
         """What `terms` says, by autograd."""
-        learner, config, device = self.learner, self.learner.config.objective, self.learner.device
+        config, device = self.learner.config.objective, self.learner.device
         tokens, depths, weights = (column.to(device) for column in (drawn.tokens, drawn.depths, drawn.weights))
         log_targets, values = states.log_targets[drawn.nodes].to(device), states.values[drawn.nodes].to(device)
         heads = evaluation.heads()
