@@ -338,8 +338,8 @@ MUTATIONS = [
     Mutation(
         "planned flows learn nothing",
         PLANNED,
-        'divergence + config.flow_weight * flow_loss\n        terms = {"loss": loss',
-        'divergence\n        terms = {"loss": loss',
+        'config.flow_weight * flow_loss + config.imitation_weight * imitation_loss\n        terms = {"loss": loss',
+        'config.imitation_weight * imitation_loss\n        terms = {"loss": loss',
         OBJECTIVES,
     ),
     Mutation(
@@ -371,6 +371,13 @@ MUTATIONS = [
         'flow_loss + config.imitation_weight * imitation_loss\n        terms = {"loss": loss',
         'flow_loss\n        terms = {"loss": loss',
         "tests/environments/sequences/variable_length tests/objectives",
+    ),
+    Mutation(
+        "the bonus never grows",
+        "objectives/planning/novelty.py",
+        "bonus * min(max(num_sampled / max(num_paid, 1), 1.0), MAX_REPEATS)",
+        "bonus",
+        "tests/objectives/planning",
     ),
     Mutation(
         "imitation reversed",
@@ -496,7 +503,7 @@ MUTATIONS = [
     Mutation(
         "no bonus for objects never paid for",
         GRAPH_PLANNED,
-        "log_reward - learner.config.plan.bonus * paid",
+        "log_reward - bonus * paid",
         "log_reward",
         GRAPHS,
     ),

@@ -3,8 +3,8 @@
 python -m benchmarks.small_worlds                             # an hour or two on two cores
 python -m benchmarks.small_worlds --worlds 40 --seeds 1
 
-A world has 2 to 6 letters, lengths of 1 to 5, uniform scores, and noise from 0 to 0.6 as slip, as a confusion matrix or
-as one matrix per position; in a third of them only some sequences are measured. Every run is a row of
+A world has 2 to 6 letters, 1 to 5 positions, uniform scores, and noise from 0 to 0.6 as slip, confusion matrix or
+one matrix per position; in a third of them only some sequences are measured. Every run is a row of
 `results/small_worlds.csv`; the same command again goes on where it stopped.
 """
 

@@ -108,7 +108,6 @@ def test_a_stop_comes_back(tmp_path: Path) -> None:
         shares_of_first_intentions(experiment, stop)
         assert experiment.truth is not None
         regret = experiment.truth.evaluate(experiment.policy)["regret"]
-        print("REGRET", weight, regret)
         assert regret < 0.05 if weight else regret > 0.5
 
 

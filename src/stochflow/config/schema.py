@@ -230,7 +230,9 @@ class PlanConfig(Settings):
 
     growth: float = Field(1.15, gt=1, description="Plan again when the memory has grown by this factor …")
     every: float = Field(0.04, gt=0, le=1, description="… or after this share of the budget.")
-    bonus: float = Field(3.0, ge=0, description="Nats by which the behaviour prefers sequences not yet paid for.")
+    bonus: float = Field(
+        3.0, ge=0, description="Nats by which the behaviour prefers the unpaid, times trajectories per paid design."
+    )
     max_entries: int = Field(
         2**21,
         ge=1,

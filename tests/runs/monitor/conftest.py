@@ -12,6 +12,7 @@ from stochflow.config.schema import Config
 Records = list[dict[str, Any]]
 MakeRecords = Callable[..., Records]
 NUM_STEPS = 100
+EVERY_STEP = ("batch_score", "loss", "kl_loss", "imitation_loss")
 
 
 def config_of(method: str = "sgfn-kl", **settings: Any) -> Config:
@@ -36,7 +37,7 @@ def make_records() -> MakeRecords:
             }
             record = {"step": step, "trajectories": 64 * step, "oracle_calls": 60 * step, "seconds": 0.1 * step}
             record |= {"batch_score": 0.5, "loss": 1.0} | {
-                name: value for name, value in now.items() if name in ("batch_score", "loss") or step % 5 == 0
+                name: value for name, value in now.items() if name in EVERY_STEP or step % 5 == 0
             }
             if step == 1 and start is not None:
                 record["start_regret"] = start

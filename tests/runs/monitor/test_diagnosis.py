@@ -179,3 +179,25 @@ def test_noise_that_no_policy_overcomes_is_told_without_a_tv(make_records: MakeR
     records = make_records(regret=0.01)
     assert "infeasible" in found(records, {"regret": 0.01, "min_kl": 2.5, "min_tv": None})
     assert "infeasible" not in found(records, {"regret": 0.01, "min_kl": 0.01, "min_tv": None})
+
+
+def test_intentions_that_were_ruled_out_are_recognised(make_records: MakeRecords) -> None:
+    lost = {"regret": FALLING, "imitation_loss": 0.6, "kl_loss": 0.45}
+    assert found(make_records(**lost)) == {"ruled-out": "bad"}
+    assert found(make_records(**lost | {"imitation_loss": 0.01})) == {}
+    coming_back = [0.6 if step < 90 else 0.1 for step in range(100)]
+    assert found(make_records(**lost | {"imitation_loss": coming_back})) == {}
+    still_moving = [2.0 * 0.96**step for step in range(100)]
+    assert found(make_records(**lost | {"kl_loss": still_moving})) == {}
+    assert found(make_records(**lost)[:85], {"status": "interrupted"}) == {"unfinished": "bad"}
+    assert "ruled-out" not in found(make_records(**lost | {"regret": 0.6}))  # that is a policy that never moved
+
+
+@pytest.mark.parametrize(("weight", "advice"), [(0.0, "0 now; try 0.1"), (0.1, "0.1 now; try 1")])
+def test_the_remedy_for_ruled_out_intentions_is_a_larger_weight(
+    weight: float, advice: str, make_records: MakeRecords
+) -> None:
+    config = config_of(objective={"imitation_weight": weight})
+    records = make_records(regret=FALLING, imitation_loss=0.6, kl_loss=0.45)
+    (finding,) = run_findings(config, Summary(**GOOD), records)
+    assert f"objective.imitation_weight ({advice})" in finding.remedy

@@ -6,8 +6,8 @@ MAX_REPEATS = 8.0
 def novelty_bonus(bonus: float, num_sampled: int, num_paid: int) -> float:
     """Exploration bonus in nats: the configured one times the trajectories per distinct design, at most eight.
 
-    While nearly every trajectory brings a new design, it is the configured one. Where the same designs come again and
-    again, a few have been left out because little is expected of them, and a fixed bonus may never reach them.
+    While nearly every trajectory brings a design that is new, it is the configured one. Where the same designs come
+    again and again, a few have been left out because little is expected of them; a fixed bonus may never reach those.
 
     >>> novelty_bonus(3.0, num_sampled=1000, num_paid=1000)
     3.0

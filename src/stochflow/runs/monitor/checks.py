@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from stochflow.config.schema import Config
 from stochflow.evaluation.summary import Summary
-from stochflow.runs.monitor.alarms import SMALL_REGRET, of_zeros, without_entropy_terms
+from stochflow.runs.monitor.alarms import SMALL_REGRET, of_zeros, stalled, without_entropy_terms
 from stochflow.runs.monitor.findings import Finding
 from stochflow.runs.monitor.history import Estimate, History, PolicyEvaluation
 
@@ -16,6 +16,8 @@ LOG_Z_NATS = 1.0
 MOSTLY_ZERO_DESIGNS = 0.9
 STILL_FALLING = 0.1  # of the regret, lost in the last fifth of the budget
 FAR = 0.25  # of the regret at the start
+RULED_OUT = 0.3  # nats of imitation loss at the end
+SETTLED_KL = 0.1  # relative change of the KL loss over the last two tenths that still counts as none
 _LAST = 0.2
 
 
@@ -147,6 +149,22 @@ def _far(case: Case) -> Finding | None:
         f"the policy has come {max(1.0 - regret / start, 0.0):.0%} of the way to the best that this noise allows"
         + (", and a method that is blind to noise cannot come closer by training longer" if blind else ""),
         "use --method sgfn-kl" if _other_method(case) else _longer(case),
+    )
+
+
+def _ruled_out(case: Case) -> Finding | None:
+    before, after = case.history.mean_imitation(0.8, 0.9), case.history.mean_imitation(0.9, 1.0)
+    if before is None or after is None or min(before[0], after[0]) < RULED_OUT or stalled(case.history) is not None:
+        return None
+    if abs(after[1] - before[1]) > SETTLED_KL * max(abs(before[1]), abs(after[1])):
+        return None
+    weight = case.config.objective.imitation_weight
+    return Finding(
+        "ruled-out",
+        "bad",
+        f"KL from the plan's policy to the network's is {after[0]:.3g} nats, and the KL loss stands at {after[1]:.3g}",
+        "the policy has ruled out intentions that the plan wants, and the divergence alone does not bring them back",
+        f"train again with a larger objective.imitation_weight ({weight:g} now; try {max(10 * weight, 0.1):g})",
     )
 
 
@@ -294,6 +312,7 @@ Rule = Callable[[Case], Finding | None]
 OVERSHADOWED: tuple[Rule, ...] = (_worse, _log_z, _far, _budget, _falling)
 RULES: tuple[Rule, ...] = (
     _unfinished,
+    _ruled_out,
     _worse,
     _dynamics,
     _zeros,

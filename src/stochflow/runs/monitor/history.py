@@ -25,6 +25,7 @@ class Window:
         score: sum of the mean scores of the batches.
         change: sum of the squared differences between the mean scores of consecutive batches.
         loss, largest: sum of the losses, and the largest absolute loss.
+        num_imitation, imitation, divergence: steps that have an imitation loss, its sum, and that of their KL losses.
     """
 
     num: int = 0
@@ -33,6 +34,9 @@ class Window:
     num_losses: int = 0
     loss: float = 0.0
     largest: float = 0.0
+    num_imitation: int = 0
+    imitation: float = 0.0
+    divergence: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,11 @@ class History:
             self.num_losses += 1
             window.loss += loss
             window.largest = max(window.largest, abs(loss))
+        imitation = _number(record, "imitation_loss")
+        if imitation is not None:
+            window.num_imitation += 1
+            window.imitation += imitation
+            window.divergence += _number(record, "kl_loss") or 0.0
 
     def largest_loss(self, since: float) -> float:
         """The largest absolute loss of the steps after a share of the budget."""
@@ -134,6 +143,14 @@ class History:
         found = self._between(low, high)
         num = sum(window.num_losses for window in found)
         return sum(window.loss for window in found) / num if num else None
+
+    def mean_imitation(self, low: float, high: float) -> tuple[float, float] | None:
+        """Mean imitation loss and mean KL loss of the steps between two shares of the budget; None without any."""
+        found = self._between(low, high)
+        num = sum(window.num_imitation for window in found)
+        if not num:
+            return None
+        return sum(window.imitation for window in found) / num, sum(window.divergence for window in found) / num
 
     def scores(self, low: float, high: float) -> tuple[float, float, int]:
         """Mean and variance of the batch scores between two shares of the budget, and the number of batches.
