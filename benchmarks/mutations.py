@@ -61,7 +61,8 @@ BALANCE, DIVERGENCE, ENTROPY, PLANNED = (
 )
 FLOWS, LEARNERS, GRAPH_PLANNED = (f"objectives/{name}.py" for name in ("state_flows", "learners", "planned_graph_kl"))
 NETWORK, GRAPH_NETWORK, REWARDS = "models/flow_network.py", "models/graph_network.py", "environments/rewards.py"
-STATES = "objectives/planning/plan_states.py"
+STATES, CHAINS = "objectives/planning/plan_states.py", "objectives/planning/surrogate_chains.py"
+IMAGINED = "objectives/imagined_kl.py"
 LAYERS, EVALUATION = "models/engine/layers.py", "models/engine/prefix_evaluation.py"
 WORLD = "environments/graphs/environment.py"
 ENGINE = "tests/models/engine"
@@ -733,9 +734,35 @@ MUTATIONS = [
     Mutation(
         "the truth of another noise",
         "truth/truth.py",
-        '"regret": kl - self.attainable.min_kl',
-        '"regret": kl',
+        '"regret": kl - self.attainable.min_kl,\n',
+        '"regret": kl,\n',
         "tests/truth tests/evaluation tests/experiments",
+    ),
+    # beyond enumeration
+    Mutation(
+        "regret by J without the floor of the noise",
+        "truth/truth.py",
+        '"regret": kl - self.attainable.min_kl, "regret_se"',
+        '"regret": kl, "regret_se"',
+        "tests/truth tests/evaluation tests/experiments/test_motif_runs.py",
+    ),
+    Mutation("reverse KL uphill", IMAGINED, "(-gains / num, choice)", "(gains / num, choice)", OBJECTIVES),
+    Mutation(
+        "what was, not what is to come",
+        IMAGINED,
+        "np.cumsum(log_marginals[:, ::-1], axis=1)[:, ::-1]",
+        "np.cumsum(log_marginals, axis=1)",
+        OBJECTIVES,
+    ),
+    Mutation("forward KL uphill", IMAGINED, "log_marginals, -1.0 / len", "log_marginals, 1.0 / len", OBJECTIVES),
+    Mutation("chains walk downhill", CHAINS, "< there - here", "< here - there", OBJECTIVES),
+    Mutation("parents may be alike", CHAINS, "dim=-1) > distance", "dim=-1) >= 0", OBJECTIVES),
+    Mutation(
+        "the surrogate where the plan knows all",
+        "objectives/planning/plan.py",
+        "1.0 - float(level.sum())",
+        "float(level.sum())",
+        OBJECTIVES,
     ),
     # reward
     Mutation(
