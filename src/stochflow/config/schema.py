@@ -251,7 +251,7 @@ class ImaginationConfig(Settings):
     )
     updates: int = Field(96, ge=0, description="Updates per training step from the surrogate; 0 switches them off.")
     rows: int = Field(256, ge=2, le=2**16, description="Designs of one such update.")
-    reverse: float = Field(0.25, ge=0, le=1, description="Mean share of reverse KL on rollouts through P̂; it grows.")
+    reverse: float = Field(0.25, ge=0, le=1, description="Share of them by reverse KL on rollouts through P̂.")
     near: float = Field(0.7, ge=0, le=1, description="Share of a batch that is intended near the best paid designs.")
     num_chains: int = Field(512, ge=2, le=2**16, description="Metropolis chains on the surrogate.")
     moves: int = Field(200, ge=0, description="Moves of every chain after a new fit.")

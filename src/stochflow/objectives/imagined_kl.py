@@ -100,12 +100,9 @@ class ImaginedKL:
             return log_rewards
         return torch.where(learner.network.mask.alive(tokens), log_rewards, math.log(learner.reward.floor))
 
-    def updates(self, num: int, progress: float) -> Iterator[Terms]:
-        """Terms of so many updates; reverse KL in its share of them, which grows from zero to twice its mean.
-
-        Early the surrogate knows little, and what reverse KL gives up then is hardly found again.
-        """
-        share, rows = min(1.0, 2.0 * progress * self._reverse), self._config.rows
+    def updates(self, num: int) -> Iterator[Terms]:
+        """Terms of so many updates; reverse KL in its share of them."""
+        share, rows = self._reverse, self._config.rows
         told = {
             name: value for name, value in zip(_QUALITY, self.quality.tolist(), strict=True) if math.isfinite(value)
         }

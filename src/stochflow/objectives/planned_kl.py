@@ -75,7 +75,7 @@ class PlannedKL(Objective):
         config = self.learner.config
         weighs = config.objective.lambda_ratio != 0.0 or config.objective.lambda_dynamics != 0.0
         num_imagined = round((1.0 - self.planned_share) * config.imagination.updates)
-        for terms in self.imagined.updates(num_imagined, progress):
+        for terms in self.imagined.updates(num_imagined):
             yield {**terms, "planned_share": self.planned_share}
         for left in range(round(self.planned_share * config.optimiser.updates) - 1, -1, -1):
             # where the entropy has no weight it is only told, and once a step is enough
