@@ -73,7 +73,7 @@ def shares_of_first_intentions(experiment: Experiment, intention: int, num_updat
         network.get_parameter("policy_head.bias")[intention] = RULED_OUT
     for _ in range(num_updates):
         (terms,) = objective.updates(fresh, 0, 0.0)
-        trainer.descent.step(terms["loss"], 0.03)
+        trainer.optimizer.step(terms["loss"], 0.03)
     if isinstance(objective, PlannedGraphKL):
         assert objective.plan is not None
         states = torch.zeros(1, dtype=torch.int64)

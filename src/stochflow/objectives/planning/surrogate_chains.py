@@ -39,8 +39,8 @@ def tempered_weights(log_rewards: Tensor, effective: float) -> Tensor:
     One rule for rewards of any steepness: the better a design the more often it is a parent, but never fewer than so
     many parents in effect. Found by bisection, since the perplexity falls as h grows.
 
-    >>> tempered_weights(torch.tensor([0.0, -1000.0]), effective=2.0)
-    tensor([0.5000, 0.5000])
+    >>> tempered_weights(torch.tensor([0.0, -1000.0]), effective=1.5).round(decimals=2)
+    tensor([0.8600, 0.1400])
     """
     low, high = 0.0, 1.0
     for _ in range(40):
