@@ -160,7 +160,8 @@ def main() -> None:
     cases = [Case(world, seed) for seed in range(given.seeds) for world in range(given.worlds)]
     frame = measured(cases, RESULTS / "small_worlds.csv", given.jobs)
     regrets = frame["regret"]
-    table = frame.groupby("channel", as_index=False)["regret"].agg(runs="size", median="median", largest="max")
+    groups = frame.groupby("channel")["regret"]
+    table = pd.DataFrame({"runs": groups.size(), "median": groups.median(), "largest": groups.max()}).reset_index()
     publish(
         table,
         "small_worlds",

@@ -103,7 +103,9 @@ def test_a_stop_comes_back(tmp_path: Path) -> None:
         experiment = table_experiment(
             tmp_path / "t.csv", MIXED, lengths={"variable": True}, objective={"imitation_weight": weight}
         )
-        stop = experiment.trainer.learner.network.stop
+        objective = experiment.trainer.objective
+        assert isinstance(objective, PlannedKL)
+        stop = objective.learner.network.stop
         assert stop is not None
         shares_of_first_intentions(experiment, stop)
         assert experiment.truth is not None
