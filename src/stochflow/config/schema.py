@@ -246,7 +246,7 @@ class PlanConfig(Settings):
 class ImaginationConfig(Settings):
     """What is learned from a surrogate of the reward where the plan does not reach (state scope, planned values)."""
 
-    horizon: float = Field(6.0, gt=0, description="Unplanned nats up to which a plan is followed; from twice that, not.")
+    horizon: float = Field(6.0, gt=0, description="Unplanned nats up to which only the plan counts.")
     updates: int = Field(96, ge=0, description="Updates per training step from the surrogate; 0 switches them off.")
     rows: int = Field(256, ge=2, le=2**16, description="Designs of one such update.")
     reverse: float = Field(0.25, ge=0, le=1, description="Share of them by reverse KL on rollouts through P̂.")

@@ -81,6 +81,8 @@ def make_trainer(
 def _(
     environment: SequenceEnvironment, config: Config, network: FlowNetwork | None, team: ProcessGroup | None
 ) -> Trainer:
+    if team is not None:  # chains and parents of a surrogate are drawn by one process
+        config = config.model_copy(update={"imagination": config.imagination.model_copy(update={"updates": 0})})
     kind = FlowNetwork if team is None else ShardedFlowNetwork
     learner = make_sequence_learner(config, environment, network, kind)
     objective = make_objective(learner)

@@ -109,10 +109,12 @@ class PlannedKL(Objective):
         """How much is learned from the plan, and how much from a surrogate where the plan rests on the flow head.
 
         The flow head is fitted to plans that are made of its own values, so a plan is only as good as it covers what it
-        plans: all of it up to `horizon` unplanned nats, none from twice as many on.
+        plans: all of it up to `horizon` unplanned nats, none from twice as many on. Spaces that can be enumerated are
+        always planned: there the flow head has few letters to bridge.
         """
-        config = self.learner.config.imagination
-        self.planned_share = min(1.0, max(0.0, 2.0 - unplanned / config.horizon)) if config.updates else 1.0
+        config, planned = self.learner.config.imagination, 2.0 - unplanned / self.learner.config.imagination.horizon
+        always = self.learner.environment.enumerable or not config.updates
+        self.planned_share = 1.0 if always else min(1.0, max(0.0, planned))
         if self.planned_share < 1.0:
             self.imagined.refresh()
 
