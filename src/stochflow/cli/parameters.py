@@ -22,7 +22,8 @@ def takes(*options: Option) -> Callable[[Command], Command]:
     """Give a command `f(**given)` the parameters of these options, by their names."""
 
     def decorated(command: Command) -> Command:
-        command.__signature__ = inspect.Signature([_parameter(option) for option in options])  # type: ignore[attr-defined]
+        signature = inspect.Signature([_parameter(option) for option in options])
+        command.__signature__ = signature  # type: ignore[attr-defined]  # what typer reads; functions have no such stub
         return command
 
     return decorated
