@@ -191,3 +191,20 @@ def test_half_of_the_designs_are_intended_near_the_best(generator: torch.Generat
     distances = (torch.stack(intended, dim=1)[:16].unsqueeze(1) != parents).sum(dim=-1).amin(dim=1)
     # two crossed parents and 1.5 letters drawn anew: far from twenty random letters, 15 of which would differ
     assert float(distances.double().mean()) < 11
+
+
+def test_calls_are_spent_in_rounds_where_a_surrogate_chooses_them() -> None:
+    budget = {"trajectories": 160, "steps": None}
+    assert made("long", budget=budget).trainer.batch_size == 5
+    assert made("long", budget=budget, imagination={"rounds": 2}).trainer.batch_size == 32
+    assert made("long", budget=budget, imagination={"updates": 0}).trainer.batch_size == 32
+    assert made("tiny", budget=budget).trainer.batch_size == 32
+
+
+def test_what_is_uncertain_is_worth_a_call(generator: torch.Generator) -> None:
+    experiment = made("long", imagination={"optimism": 2.0})
+    imagined, designs = imagined_of(experiment), torch.randint(4, (20, 20), generator=generator)
+    imagined.surrogate.fit(designs, Long().score(designs))
+    prediction = imagined.surrogate.predict(torch.cat([designs[:1], 3 - designs[:1]]))
+    torch.testing.assert_close(imagined.promise(torch.cat([designs[:1], 3 - designs[:1]])), prediction.at(2.0))
+    assert float(prediction.deviation[1]) > 2.0 * float(prediction.deviation[0])

@@ -248,16 +248,20 @@ class ImaginationConfig(Settings):
 
     horizon: float = Field(6.0, gt=0, description="Unplanned nats up to which only the plan counts.")
     updates: int = Field(96, ge=0, description="Updates per training step from the surrogate; 0 switches them off.")
+    rounds: int = Field(32, ge=1, description="Batches have at most this part of the budget.")
     rows: int = Field(256, ge=2, le=2**16, description="Designs of one such update.")
     reverse: float = Field(0.25, ge=0, le=1, description="Share of them by reverse KL on rollouts through P̂.")
     near: float = Field(0.7, ge=0, le=1, description="Share of a batch that is intended near the best paid designs.")
     num_chains: int = Field(512, ge=2, le=2**16, description="Metropolis chains on the surrogate.")
-    moves: int = Field(200, ge=0, description="Moves of every chain after a new fit.")
+    moves: int = Field(400, ge=0, description="Moves of every chain after a new fit.")
+    restarts: float = Field(0.25, ge=0, le=1, description="Share of chains, the worst, that begin again at parents.")
+    shifts: float = Field(0.5, ge=0, le=1, description="Share of moves that shift a stretch by one place.")
     num_parents: int = Field(200, ge=1, description="Best paid designs that lie apart and are varied.")
     niche: float = Field(0.05, ge=0, lt=1, description="How far apart they lie, as a share of the length.")
     effective_parents: float = Field(20.0, ge=1, description="Parents in effect, however steep the reward is.")
-    mutations: float = Field(1.5, ge=0, description="Letters of a varied design that are drawn anew, on average.")
-    candidates: int = Field(32, ge=1, description="Varied designs among which the surrogate chooses one.")
+    mutations: float = Field(1.0, ge=0, description="Letters of a varied design drawn anew besides, on average.")
+    candidates: int = Field(32, ge=1, description="Varied designs among which the surrogate chooses one …")
+    optimism: float = Field(1.0, ge=0, description="… by its prediction and so many standard deviations.")
 
 
 class ExplorationConfig(Settings):

@@ -144,6 +144,11 @@ class Objective(ABC):
         """The objective's own estimate of log Z: log F of the root, unless it has a better one."""
         return self.learner.network.root_log_flow()
 
+    @property
+    def batch_size(self) -> int:
+        """Trajectories of a training step: as configured, unless the objective needs more rounds."""
+        return self.learner.config.optimiser.batch_size
+
     def sampler(self, batch_size: int) -> Sampler:
         """Where training trajectories come from: the policy network unless the objective has another behaviour."""
         return self.learner.network.sampler(batch_size)

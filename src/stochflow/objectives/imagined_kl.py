@@ -100,6 +100,13 @@ class ImaginedKL:
             return log_rewards
         return torch.where(learner.network.mask.alive(tokens), log_rewards, math.log(learner.reward.floor))
 
+    def promise(self, tokens: Tensor) -> Tensor:
+        """Score that a design may have, `optimism` deviations above its prediction; −∞ if it breaks a constraint."""
+        learner = self._learner
+        scores = self.surrogate.predict(learner.memory.canonical(tokens)).at(self._config.optimism)
+        mask = learner.network.mask
+        return scores if mask is None else torch.where(mask.alive(tokens), scores, -math.inf)
+
     def updates(self, num: int) -> Iterator[Terms]:
         """Terms of so many updates; reverse KL in its share of them."""
         share, rows = self._reverse, self._config.rows
@@ -114,7 +121,7 @@ class ImaginedKL:
 
     def sampler(self, num_near: int, rest: Sampler) -> Sampler:
         """Intends designs near the best paid ones in the first rows, and what `rest` says in the others."""
-        designs = self.chains.near_parents(num_near, self.log_reward, self._generator)
+        designs = self.chains.near_parents(num_near, self.promise, self._generator)
         return DesignsFirst(designs, self._learner.network.num_tokens, rest)
 
     @property

@@ -59,6 +59,20 @@ class PlannedKL(Objective):
         """Leaves of the plan are the memory's means of R."""
         return ARITHMETIC
 
+    @property
+    def batch_size(self) -> int:
+        """As configured, but where a surrogate says what to pay for next it is asked in several rounds."""
+        config, budget = self.learner.config, self.learner.config.budget
+        amount = budget.trajectories or budget.oracle_calls
+        if self._always_planned or amount is None:
+            return config.optimiser.batch_size
+        return min(config.optimiser.batch_size, max(2, math.ceil(amount / config.imagination.rounds)))
+
+    @property
+    def _always_planned(self) -> bool:
+        """Where a space can be enumerated the flow head has few letters to bridge, and the plan is enough."""
+        return self.learner.environment.enumerable or not self.learner.config.imagination.updates
+
     def sampler(self, batch_size: int) -> Sampler:
         sampler = self.learner.network.sampler(batch_size)
         if self.behaviour_policies and self.planned_share > 0.0:
@@ -109,12 +123,10 @@ class PlannedKL(Objective):
         """How much is learned from the plan, and how much from a surrogate where the plan rests on the flow head.
 
         The flow head is fitted to plans that are made of its own values, so a plan is only as good as it covers what it
-        plans: all of it up to `horizon` unplanned nats, none from twice as many on. Spaces that can be enumerated are
-        always planned: there the flow head has few letters to bridge.
+        plans: all of it up to `horizon` unplanned nats, none from twice as many on.
         """
         config, planned = self.learner.config.imagination, 2.0 - unplanned / self.learner.config.imagination.horizon
-        always = self.learner.environment.enumerable or not config.updates
-        self.planned_share = 1.0 if always else min(1.0, max(0.0, planned))
+        self.planned_share = 1.0 if self._always_planned else min(1.0, max(0.0, planned))
         if self.planned_share < 1.0:
             self.imagined.refresh()
 

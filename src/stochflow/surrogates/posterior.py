@@ -51,7 +51,7 @@ class Posterior:
         return factor
 
     def means(self, tokens: Tensor) -> Tensor:
-        """E[f | z] of any sequences, float64; [num, L] → [num]."""
+        """E[f | z] of any sequences, float64, to single precision; [num, L] → [num]."""
         return torch.cat([self._block_means(tokens[rows]) for rows in self._blocks(len(tokens))])
 
     def variances(self, tokens: Tensor) -> Tensor:
@@ -67,8 +67,8 @@ class Posterior:
 
     def _block_means(self, tokens: Tensor) -> Tensor:
         distance, spectrum, mixture = self.kernel.distance, self.kernel.spectrum, self.kernel.mixture
-        distances = distance.between_points(distance.points(tokens), self._points)
-        means = mixture.near(distances) @ self.weights
+        near = distance.between_points(distance.points(tokens), self._points).mul_(-mixture.rate).exp_()
+        means = mixture.mixing * (near @ self.weights.float()).double()
         if mixture.mixing == 1.0:
             return means
         kmers, values = spectrum.features(tokens)

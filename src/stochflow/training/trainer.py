@@ -137,8 +137,8 @@ class Trainer:
 
     @property
     def batch_size(self) -> int:
-        """Trajectories of the next step: as configured, or what is left of the budget."""
-        size, budget = self._config.optimiser.batch_size, self._config.budget.trajectories
+        """Trajectories of the next step: what the objective asks for, or what is left of the budget."""
+        size, budget = self.objective.batch_size, self._config.budget.trajectories
         return size if budget is None else min(size, budget - self.trajectories)
 
     def begin(self) -> None:

@@ -12,6 +12,7 @@ from stochflow.objectives.planning.surrogate_chains import (
     crossed,
     distinct_elites,
     mutated,
+    shifted,
     tempered_weights,
 )
 
@@ -61,6 +62,31 @@ def test_letters_are_drawn_anew_at_the_rate_that_is_given(generator: torch.Gener
     assert torch.equal(mutated(designs, 4, 0.0, generator), designs)
     changed = float((mutated(designs, 4, 0.4, generator) != 0).double().mean())
     assert abs(changed - 0.4 * 3 / 4) < 5 * math.sqrt(0.3 * 0.7 / 20_000)
+
+
+def test_a_shift_keeps_what_stands_between(generator: torch.Generator) -> None:
+    designs = torch.randint(4, (500, 9), generator=generator)
+    removed, inserted = (torch.randint(9, (500, 1), generator=generator) for _ in range(2))
+    letters = torch.randint(4, (500, 1), generator=generator)
+    for design, taken, place, letter, result in zip(
+        designs.tolist(), removed, inserted, letters, shifted(designs, removed, inserted, letters).tolist(), strict=True
+    ):
+        del design[int(taken)]
+        design.insert(int(place), int(letter))
+        assert result == design
+
+
+def test_the_worst_chains_begin_again_at_parents(generator: torch.Generator) -> None:
+    config = ImaginationConfig(num_chains=8, moves=0, num_parents=4, niche=0.0, restarts=0.25)
+    chains = SurrogateChains(config, num_tokens=3, length=3)
+
+    def log_reward(tokens: Tensor) -> Tensor:
+        return (tokens == 2).sum(dim=-1).double()
+
+    chains.refresh(torch.zeros(1, 3, dtype=torch.int64), torch.zeros(1).double(), log_reward, generator)
+    chains.states = torch.tensor([[2, 2, 2]] * 6 + [[2, 1, 1]] * 2)
+    chains.refresh(torch.ones(1, 3, dtype=torch.int64), torch.zeros(1).double(), log_reward, generator)
+    assert chains.states.tolist() == [[2, 2, 2]] * 6 + [[1, 1, 1]] * 2
 
 
 def test_chains_settle_at_the_reward_of_the_surrogate(generator: torch.Generator) -> None:

@@ -68,6 +68,25 @@ def mutated(sequences: Tensor, num_tokens: int, rate: float, generator: torch.Ge
     return torch.where(replaced, torch.randint(num_tokens, sequences.shape, generator=generator), sequences)
 
 
+def shifted(sequences: Tensor, removed: Tensor, inserted: Tensor, letters: Tensor) -> Tensor:
+    """One letter taken out and one put in elsewhere, so that what stands between moves by one place.
+
+    A motif that may stand anywhere keeps its letters. Where both positions are the same it is a substitution.
+
+    >>> shifted(torch.tensor([[0, 1, 2, 3]]), torch.tensor([[3]]), torch.tensor([[0]]), torch.tensor([[9]]))
+    tensor([[9, 0, 1, 2]])
+
+    Args:
+        sequences: [n, L].
+        removed, inserted: positions of the letter taken out and, in the result, of the one put in, [n, 1] each.
+        letters: put in, [n, 1].
+    """
+    positions = torch.arange(sequences.shape[1])
+    from_right = ((positions >= removed) & (positions < inserted)).long()
+    from_left = ((positions > inserted) & (positions <= removed)).long()
+    return sequences.gather(1, positions + from_right - from_left).scatter(1, inserted, letters)
+
+
 class SurrogateChains:
     """Metropolis chains whose target is the surrogate's reward, and the paid designs that they begin at.
 
@@ -96,20 +115,19 @@ class SurrogateChains:
         config = self._config
         elites = distinct_elites(sequences, log_rewards, config.num_parents, int(config.niche * self._length))
         self.parents, self.weights = sequences[elites], tempered_weights(log_rewards[elites], config.effective_parents)
-        # one half begins again at parents, so that nothing good that was paid for is out of reach
-        num_new = config.num_chains - len(self.states) // 2
+        # those left behind begin again at parents, so that nothing good that was paid for is out of reach
+        kept = log_reward(self.states).argsort(descending=True)[: int((1.0 - config.restarts) * config.num_chains)]
+        num_new = config.num_chains - len(kept)
         rows = torch.multinomial(self.weights, num_new, replacement=True, generator=generator)
-        self.states = torch.cat([self.states[len(self.states) - len(self.states) // 2 :], self.parents[rows]])
+        self.states = torch.cat([self.states[kept], self.parents[rows]])
         self._walk(log_reward, generator)
 
     def _walk(self, log_reward: LogReward, generator: torch.Generator) -> None:
-        """Metropolis–Hastings with one letter changed per move; states of the second half of the moves are kept."""
+        """Metropolis–Hastings; states of the second half of the moves are kept."""
         states, num, moves = self.states, len(self.states), self._config.moves
         here, kept = log_reward(states), [states]
         for move in range(moves):
-            positions = torch.randint(self._length, (num, 1), generator=generator)
-            letters = torch.randint(self._num_tokens, (num, 1), generator=generator)
-            moved = states.scatter(1, positions, letters)
+            moved = self._moved(states, generator)
             there = log_reward(moved)
             accepted = torch.rand(num, generator=generator, dtype=torch.float64).log() < there - here
             states = torch.where(accepted.unsqueeze(-1), moved, states)
@@ -117,6 +135,14 @@ class SurrogateChains:
             if 2 * move >= moves and (moves - 1 - move) % max(1, self._length // 4) == 0:
                 kept.append(states)
         self.states, self.visited = states, torch.cat(kept[1:] or kept)
+
+    def _moved(self, sequences: Tensor, generator: torch.Generator) -> Tensor:
+        """One letter changed, or in a share of the rows a stretch shifted by one place: symmetric; [n, L] → [n, L]."""
+        size = (len(sequences), 1)
+        removed, inserted = (torch.randint(self._length, size, generator=generator) for _ in range(2))
+        letters = torch.randint(self._num_tokens, size, generator=generator)
+        shift = torch.rand(size, generator=generator) < self._config.shifts
+        return shifted(sequences, removed, torch.where(shift, inserted, removed), letters)
 
     def draw(self, num: int, generator: torch.Generator) -> Tensor:
         """Some of the visited states, [num, L]."""
@@ -134,6 +160,7 @@ class SurrogateChains:
         first, second = self.parents[rows].chunk(2)
         rate = min(1.0, self._config.mutations / self._length)
         varied = mutated(crossed(first, second, generator), self._num_tokens, rate, generator)
+        varied = self._moved(varied, generator)
         best = log_reward(varied).view(num, candidates).argmax(dim=1)
         return varied.view(num, candidates, -1)[torch.arange(num), best]
 
