@@ -17,7 +17,7 @@ from stochflow.objectives.imagined_kl import ImaginedKL, with_prefix
 from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import StateOutputs
 from stochflow.objectives.planning.novelty import novelty_bonus
-from stochflow.objectives.planning.plan import Plan, make_plan, unplanned_nats
+from stochflow.objectives.planning.plan import Plan, least_unplanned_nats, make_plan, unplanned_nats
 from stochflow.objectives.planning.plan_states import DrawnStates, PlannedStates
 from stochflow.sampling.prefix_trie import PrefixTrie
 from stochflow.sampling.score_memory import ScoreMemory
@@ -25,6 +25,7 @@ from stochflow.sampling.trajectories import Trajectories
 from stochflow.surrogates.kmer_ridge import KmerRidge
 
 _MAX_ROWS = 2**13  # states in one update, all depths together
+_MANY_LETTERS = 16  # from which on a plan that counts for nothing is not made
 _MAX_ENTRIES = 2**20  # of a table of P̂ per state: four megabytes
 
 
@@ -83,10 +84,19 @@ class PlannedKL(Objective):
             yield {**terms, "planned_share": self.planned_share}
 
     def replan(self, step: int) -> None:
-        """Fit the reward model and plan twice: for the targets, and with the bonus for the behaviour."""
+        """Fit the reward model and plan twice: for the targets, and with the bonus for the behaviour.
+
+        With many letters there is no plan where none could count, and everything is learned from the surrogate.
+        """
         memory = self.learner.memory
-        self._fit_reward_model()
         self._choose(chosen_sequences(memory, self.learner.config.plan.max_entries))
+        self._num_planned = len(memory)
+        least = least_unplanned_nats(self.trie, self._level_dynamics) if self.trie.num_tokens >= _MANY_LETTERS else 0.0
+        if self._share_of(least) == 0.0:
+            self.plan, self._states, self.behaviour_policies = None, None, []
+            self._share_out(least)
+            return
+        self._fit_reward_model()
         log_rewards = self.learner.log_rewards_of(self.trie.sequences, memory.lookup(self.trie.sequences), step)
         known: dict[int, Tensor] = {}
 
@@ -102,11 +112,10 @@ class PlannedKL(Objective):
         bonus = novelty_bonus(self.learner.config.plan.bonus, self._num_sampled, len(memory))
         eager = make_plan(self.trie, log_rewards - bonus, *world)
         self.behaviour_policies = eager.policies
-        self._num_planned = len(memory)
         self._share_out(unplanned_nats(self.plan, self.trie.num_tokens))
 
-    def _share_out(self, unplanned: float) -> None:
-        """How much is learned from the plan, and how much from a surrogate where the plan rests on the flow head.
+    def _share_of(self, unplanned: float) -> float:
+        """How much is learned from the plan instead of a surrogate.
 
         The flow head is fitted to plans that are made of its own values, so a plan is only as good as it covers what it
         plans: all of it up to `horizon` unplanned nats, none from twice as many on. Spaces that can be enumerated are
@@ -114,7 +123,11 @@ class PlannedKL(Objective):
         """
         config, planned = self.learner.config.imagination, 2.0 - unplanned / self.learner.config.imagination.horizon
         always = self.learner.environment.enumerable or not config.updates
-        self.planned_share = 1.0 if always else min(1.0, max(0.0, planned))
+        return 1.0 if always else min(1.0, max(0.0, planned))
+
+    def _share_out(self, unplanned: float) -> None:
+        """Learn so much from the plan, and the rest from a surrogate."""
+        self.planned_share = self._share_of(unplanned)
         if self.planned_share < 1.0:
             self.imagined.refresh()
 
@@ -211,7 +224,7 @@ class PlannedKL(Objective):
         return entropy_terms(policies, visits, self.learner.config.objective, progress)
 
     def log_z(self) -> float:
-        """V(root) of the last plan; it aims at log Z minus the smallest reachable KL."""
+        """V(root) of the last plan, log F of the root without one; it aims at log Z minus the smallest reachable KL."""
         return float(self.plan.values[0]) if self.plan is not None else self.learner.network.root_log_flow()
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -272,7 +285,7 @@ class PlannedKL(Objective):
         config = self.learner.config.plan
         grown = len(self.learner.memory) > config.growth * self._num_planned
         # the distance either way: progress falls when a resumed run is given a larger budget
-        return self.plan is None or grown or abs(progress - self._planned_at) >= config.every
+        return not self._num_planned or grown or abs(progress - self._planned_at) >= config.every
 
     @torch.no_grad()
     def _frontier(self, prefixes: Tensor, step: int) -> Tensor:

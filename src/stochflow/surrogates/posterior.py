@@ -32,7 +32,7 @@ class Posterior:
     ) -> None:
         self.kernel, self.tokens, self.targets, self.noise = kernel, tokens, targets, noise
         self.weights = self._solve(targets) if weights is None else weights
-        self._points = kernel.distance.points(tokens)
+        self._compared = kernel.distance.compared(tokens)
         self._kmer_weights = torch.from_numpy(kernel.spectrum.matrix(tokens).T @ self.weights.numpy())
 
     @cached_property
@@ -67,7 +67,7 @@ class Posterior:
 
     def _block_means(self, tokens: Tensor) -> Tensor:
         distance, spectrum, mixture = self.kernel.distance, self.kernel.spectrum, self.kernel.mixture
-        distances = distance.between_points(distance.points(tokens), self._points)
+        distances = distance.between_compared(distance.compared(tokens), self._compared)
         means = mixture.near(distances) @ self.weights
         if mixture.mixing == 1.0:
             return means
