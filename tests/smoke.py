@@ -17,6 +17,7 @@ def stochflow(*arguments: str) -> str:
 def main() -> None:
     import stochflow as package
     from stochflow.environments.registry import TASKS, make_task
+    from stochflow.environments.sequences.rna_bind import binding_targets
     from stochflow.forecasting.data.datasets import SERIES, load_series
 
     assert Path(package.__file__).is_relative_to(sys.prefix), f"imported from {package.__file__}"
@@ -26,8 +27,9 @@ def main() -> None:
     assert len(stochflow("sample", "run", "-n", "7").splitlines()) == 8
     assert "regret" in stochflow("evaluate", "run")
     assert "0.25" in stochflow("exact", "tfbind8", "--noise", "0.25")
-    for name in TASKS:  # their tables must be in the package; folding needs an extra
-        assert name.startswith("rna-fold") or make_task(name).length > 0
+    for name in TASKS:  # their tables must be in the package; RNA needs an extra
+        assert name.startswith("rna-") or make_task(name).length > 0
+    assert len(binding_targets()) > 0
     for name in SERIES:
         assert len(load_series(name)) > 0
     assert (Path(package.__file__).parent / "py.typed").is_file()

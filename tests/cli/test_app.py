@@ -125,6 +125,7 @@ def test_a_task_whose_package_is_missing_is_listed_with_the_remedy(
     result = run_cli("tasks")
     assert result.code == 0
     assert "rna-fold:14" in result.out
+    assert "rna-bind:RNA1,14" in result.out
     assert "RNA is not installed" in " ".join(result.out.split())
 
 

@@ -101,6 +101,7 @@ def test_rules_become_one_argument() -> None:
     [
         ("bits:120,8,tfbind8", ["bits:120,8", "tfbind8"]),
         ("tfbind8, ehrlich:32,32,4,4 ,rna-fold:14,", ["tfbind8", "ehrlich:32,32,4,4", "rna-fold:14"]),
+        ("rna-bind:RNA1+RNA2,50,rna-bind:RNA3,14", ["rna-bind:RNA1+RNA2,50", "rna-bind:RNA3,14"]),
     ],
 )
 def test_a_list_of_tasks_keeps_the_numbers_of_a_name_together(text: str, expected: list[str]) -> None:

@@ -5,6 +5,8 @@ import pytest
 from stochflow.core.errors import ConfigError
 from stochflow.environments.graphs.factory import FAMILIES as GRAPH_FAMILIES
 from stochflow.environments.registry import (
+    BIND_LENGTHS,
+    BIND_TARGETS,
     FACTORS,
     FAMILIES,
     FOLDS,
@@ -28,9 +30,10 @@ def test_a_list_of_tasks_says_what_the_task_says_of_itself(name: str) -> None:
     assert (entry.description, entry.source, entry.num_measured) == (task.description, task.source, task.num_measured)
 
 
-def test_every_factor_landscape_and_fold_has_a_name() -> None:
+def test_every_factor_landscape_fold_and_target_has_a_name() -> None:
     expected = {tfbind8.task_name(factor) for factor in FACTORS} | set(landscapes.DECODERS)
     expected |= {f"rna-fold:{length}" for length in FOLDS}
+    expected |= {f"rna-bind:{target},{length}" for target in BIND_TARGETS for length in BIND_LENGTHS}
     assert expected == {name for name in TASKS if name.partition(":")[0] not in ("bits", "ehrlich", "motifs")}
 
 

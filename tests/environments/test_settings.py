@@ -45,6 +45,12 @@ def test_graphs_have_defaults_of_their_own() -> None:
     assert resolve_layers([]).reward.beta == 3.0
 
 
+def test_families_of_sequences_have_defaults_of_their_own() -> None:
+    binding = resolve_layers([{"task": "rna-bind:RNA1,14"}])
+    assert (binding.reward.beta, binding.reward.floor) == (8.0, 1e-24)
+    assert resolve_layers([{"task": "rna-bind:RNA1,14", "reward": {"beta": 2.0}}]).reward.beta == 2.0
+
+
 def test_the_optimum_is_asked_for_with_the_same_options() -> None:
     given: dict[str, Any] = {option.name: option.default for option in EXACT}
     given |= {"constraints": {"gc": [0.2, 0.8]}, "settings": (), "alphabet": "dna", "table": "a.csv", "beta": 2.0}
@@ -78,6 +84,8 @@ def test_what_cannot_be_built_is_refused_from_its_settings(settings: dict[str, A
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("task", ["tfbind8", "bits:24,2", "rna-fold:14", "oracle:a:b", "hypergrid:2,5"])
+@pytest.mark.parametrize(
+    "task", ["tfbind8", "bits:24,2", "rna-fold:14", "rna-bind:RNA1,14", "oracle:a:b", "hypergrid:2,5"]
+)
 def test_what_is_there_passes(task: str) -> None:
     check_settings(resolve_layers([{"task": task}]))

@@ -201,6 +201,15 @@ def test_flows_of_whole_rows_are_those_of_one_pass(network: FlowNetwork, tokens:
     assert network.log_flow_of(tokens[:0]).shape == (0,)
 
 
+def test_flows_of_many_letters_leave_out_the_other_heads(
+    network: FlowNetwork, tokens: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stochflow.models.flow_network._MANY_LETTERS", 1)
+    flows = network.evaluate(AtPrefixes(tokens)).heads().log_flow
+    for depth in range(LENGTH + 1):
+        torch.testing.assert_close(network.log_flow_of(tokens[:, :depth]), flows[:, depth])
+
+
 def test_two_evaluations_at_once_do_not_write_over_each_other() -> None:
     network, generator = FlowNetwork(4, 5, (1, 2), 16, 2), torch.Generator().manual_seed(3)
     network.initialise(generator)

@@ -53,10 +53,17 @@ class Long(Task):
         return (tokens == 0).double().mean(dim=-1) + 0.01
 
 
+class Wide(Long):
+    """The same with forty letters."""
+
+    name, alphabet, length = "wide", Alphabet("".join(chr(ord("0") + number) for number in range(40))), 12
+
+
 @pytest.fixture(autouse=True)
 def _tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TASKS, "tiny", Tiny)
     monkeypatch.setitem(TASKS, "long", Long)
+    monkeypatch.setitem(TASKS, "wide", Wide)
 
 
 def made(task: str, **settings: Any) -> Experiment:
@@ -163,12 +170,33 @@ def test_the_surrogate_can_be_turned_off() -> None:
     assert "kl_loss" in record
 
 
-def test_a_long_world_goes_on_where_a_checkpoint_was_written() -> None:
-    ahead = made("long")
+def test_a_plan_that_cannot_count_is_not_made_and_nothing_else_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = made("wide")
+    records = [without.trainer.train_step() for _ in range(3)]
+    monkeypatch.setattr("stochflow.objectives.planned_kl._MANY_LETTERS", 1000)
+    planned = made("wide")
+    for record in records:
+        expected = planned.trainer.train_step()
+        assert {**record, "seconds": 0.0} == {**expected, "seconds": 0.0}
+    plans = [experiment.trainer.objective.plan is not None for experiment in (without, planned)]  # type: ignore[attr-defined]
+    assert plans == [False, True]
+    memories = [experiment.trainer.learner.memory.sequences for experiment in (without, planned)]  # type: ignore[attr-defined]
+    assert torch.equal(*memories)
+
+
+def test_many_letters_are_planned_where_nothing_else_is_learned_from() -> None:
+    experiment = made("wide", imagination={"updates": 0})
+    experiment.trainer.train_step()
+    assert experiment.trainer.objective.plan is not None  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("task", ["long", "wide"])
+def test_a_long_world_goes_on_where_a_checkpoint_was_written(task: str) -> None:
+    ahead = made(task)
     for _ in range(2):
         ahead.trainer.train_step()
     state = {name: tensor.clone() for name, tensor in ahead.trainer.state_dict().items()}
-    behind = made("long")
+    behind = made(task)
     behind.trainer.load_state_dict(state)
     for _ in range(2):
         first, second = ahead.trainer.train_step(), behind.trainer.train_step()

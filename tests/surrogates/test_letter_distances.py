@@ -17,7 +17,7 @@ from stochflow.surrogates.letter_distances import (
 )
 
 
-@pytest.mark.parametrize("distance", [hamming(20), bit_words(256), amino_acids(AMINO_ACIDS)])
+@pytest.mark.parametrize("distance", [hamming(20), hamming(256), bit_words(256), amino_acids(AMINO_ACIDS)])
 def test_sums_over_positions_are_those_of_the_table(distance: LetterDistance) -> None:
     num_tokens = len(distance.embedding)
     tokens = torch.randint(num_tokens, (30, 100), generator=torch.Generator().manual_seed(0))
@@ -85,3 +85,11 @@ def test_a_task_has_the_distance_that_fits_its_letters() -> None:
     for name in ("tfbind8", "ehrlich:20,15,2,4"):
         task = make_task(name)
         assert torch.equal(letter_distance(task).table, hamming(task.num_tokens).table)
+
+
+def test_counted_differences_are_those_of_the_embeddings_to_the_bit() -> None:
+    counted = hamming(30)
+    tokens = torch.randint(30, (50, 12), generator=torch.Generator().manual_seed(0))
+    by_points = counted.between_points(counted.points(tokens), counted.points(tokens[:20]))
+    assert type(counted) is not type(hamming(4))
+    assert torch.equal(counted.between(tokens, tokens[:20]), by_points)

@@ -238,6 +238,7 @@ class PlanConfig(Settings):
         ge=1,
         description="Most prefixes × letters in a plan; beyond it only the best and the newest sequences are planned.",
     )
+    whole: int = Field(2**18, ge=0, description="Most designs of a space whose whole tree is planned on.")
     rows_per_level: int = Field(
         384, ge=1, le=2**20, description="States drawn per depth for one update; 8,192 at most over all depths."
     )

@@ -54,6 +54,7 @@ FAMILIES = {
     "bits": "bits:bit_sequences",
     "ehrlich": "ehrlich:ehrlich",
     "motifs": "motifs.task:motif_task",
+    "rna-bind": "rna_bind:rna_bind",
     "rna-fold": "rna_fold:rna_fold",
 }
 # how names of a family look
@@ -61,6 +62,7 @@ FORMS = {
     "bits": "bits:n,k",
     "ehrlich": "ehrlich:v,L,c,k[,q]",
     "motifs": "motifs:NAME[+NAME…],L",
+    "rna-bind": "rna-bind:NAME[+NAME…],L",
     "rna-fold": "rna-fold:L",
     "hypergrid": "hypergrid:DIMENSIONS,SIDE",
     "gym": "gym:ENVIRONMENT[:horizon=STEPS][:option=value…]",
@@ -81,6 +83,9 @@ FOLDS = {
     50: "((((((..(((((....)))))..(((((....)))))..))))))....",
     100: "(((((((((..((((((((......))))))))..((((((((.......))))))))....((((((((.......))))))))..)))))))))....",
 }
+# of RNA binding
+BIND_TARGETS = ("RNA1", "RNA2", "RNA3", "RNA4")
+BIND_LENGTHS = (14, 50, 100)
 
 
 def _bits(num_bits: int, word_length: int) -> TaskEntry:
@@ -116,6 +121,11 @@ def _motifs(*factors: str, length: int) -> TaskEntry:
     )
 
 
+def binding_description(*targets: str) -> str:
+    """What `stochflow tasks` says of RNA that binds targets."""
+    return f"RNA that binds {' and '.join(targets)}; energy of the duplex over that of the complement, near 1 at best"
+
+
 # what `stochflow tasks` lists; of the families a few members
 TASKS: dict[str, Callable[[], Task]] = {
     **{
@@ -140,6 +150,20 @@ TASKS: dict[str, Callable[[], Task]] = {
     "ehrlich:32,32,4,4": _ehrlich(32, 32, 4, 4),
     "motifs:CTCF+SP1,50": _motifs("CTCF", "SP1", length=50),
     "motifs:GATA1+SP1+TBP,100": _motifs("GATA1", "SP1", "TBP", length=100),
+    **{
+        f"rna-bind:{target},{length}": TaskEntry(
+            "rna_bind:rna_bind",
+            f"{target},{length}",
+            4,
+            length,
+            binding_description(target),
+            "ACGU",
+            "Sinai 2020",
+            extra=("RNA", "rna"),
+        )
+        for length in BIND_LENGTHS
+        for target in BIND_TARGETS
+    },
     **{
         f"rna-fold:{length}": TaskEntry(
             "rna_fold:RnaFold",
@@ -167,8 +191,10 @@ TABLE_TASK = "table"
 MOTIF_TASK = "motif-matrix"
 # a site of many letters is rare, and no score may end at the floor
 _OF_MOTIFS: dict[str, Any] = {"reward": {"beta": 60.0, "floor": 1e-40}}
+# max(score, 0.001)^8, as published for GFlowNets at L = 14 (arXiv:2310.02710)
+_OF_BINDING: dict[str, Any] = {"reward": {"beta": 8.0, "floor": 1e-24}}
 # what tasks have by default, by family
-TASK_SETTINGS = GRAPH_SETTINGS | {"motifs": _OF_MOTIFS, MOTIF_TASK: _OF_MOTIFS}
+TASK_SETTINGS = GRAPH_SETTINGS | {"motifs": _OF_MOTIFS, MOTIF_TASK: _OF_MOTIFS, "rna-bind": _OF_BINDING}
 # several tasks at once; `pretraining.tasks` names them
 PRETRAINING_TASK = "pretraining"
 # a score function of the user's own

@@ -11,7 +11,13 @@ from stochflow.core.logspace import masked_log_softmax, pick
 from stochflow.models.base import ChildFlows, FlowModel, Sampler
 from stochflow.models.conditioning import Conditioner
 from stochflow.models.engine.buffers import Buffers, Version
-from stochflow.models.engine.prefix_evaluation import Arrange, EngineHeads, PrefixEvaluation, StateEvaluation
+from stochflow.models.engine.prefix_evaluation import (
+    Arrange,
+    EngineHeads,
+    PrefixEvaluation,
+    StateEvaluation,
+    StateFlows,
+)
 from stochflow.models.engine.prefix_layout import PrefixTree
 from stochflow.models.evaluation import AlongPaths, AtPrefixes, AutogradEvaluation, Evaluation, H, Heads, PathHeads
 from stochflow.models.initialisation import set_to_zero
@@ -25,6 +31,7 @@ _MAX_BUFFERS = 2**20  # numbers per layer of what is kept from batch to batch
 _BLOCK = 2**22  # numbers in the features of one block: sixteen megabytes
 _MAX_RECORDED = 2**23  # numbers per layer that a sampler keeps for the loss: about a third of a gigabyte for all layers
 _NEAR_BLOCK = 2**19  # the same where it is used at once: two megabytes stay in the cache
+_MANY_LETTERS = 64  # from which on the heads of π and π_B are left out where log F is asked for
 _Prefixes = tuple[Tensor, Tensor]  # tokens and sums of some prefixes of one length
 
 
@@ -219,11 +226,13 @@ class FlowNetwork(FlowModel):
         return evaluation
 
     @torch.no_grad()
-    def evaluated_at(self, tokens: Tensor, depths: Tensor) -> StateEvaluation:
+    def evaluated_at(
+        self, tokens: Tensor, depths: Tensor, kind: type[StateEvaluation] = StateEvaluation
+    ) -> StateEvaluation:
         """One prefix of some rows, at least one, on the CPU, where the engine applies."""
         assert isinstance(self.body, PrefixBody)
         bags = self.body.bags(tokens.numpy(), depths.numpy())
-        return StateEvaluation(self._space(self.body, len(tokens)), bags)
+        return kind(self._space(self.body, len(tokens)), bags)
 
     @torch.no_grad()
     def log_flow_of(self, tokens: Tensor) -> Tensor:
@@ -232,9 +241,9 @@ class FlowNetwork(FlowModel):
         blocks = tokens.split(max(1, (_NEAR_BLOCK if by_engine else _BLOCK) // self.policy_head.in_features))
         if not by_engine:
             return torch.cat([self._log_flow(self.body.states_of(block), self._left_at_end(block)) for block in blocks])
-        flows = []
+        flows, kind = [], StateFlows if self.num_tokens >= _MANY_LETTERS else StateEvaluation
         for block in blocks:  # in memory that is used again
-            outputs = self.evaluated_at(block, torch.full((len(block),), block.shape[1])).row_outputs()
+            outputs = self.evaluated_at(block, torch.full((len(block),), block.shape[1]), kind).row_outputs()
             flows.append(outputs[:, -1] + self._left_at_end(block) * math.log(self.num_tokens))
         return torch.cat(flows)
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stochflow.core.codes import decode
 from stochflow.core.logspace import log_marginal, masked_log_softmax, safe_log
 from stochflow.models.base import Sampler
 from stochflow.models.evaluation import Array, AtPrefixes, ClosedFormLoss, Evaluation, Heads
@@ -17,7 +18,7 @@ from stochflow.objectives.imagined_kl import ImaginedKL, with_prefix
 from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import StateOutputs
 from stochflow.objectives.planning.novelty import novelty_bonus
-from stochflow.objectives.planning.plan import Plan, make_plan, unplanned_nats
+from stochflow.objectives.planning.plan import Plan, least_unplanned_nats, make_plan, unplanned_nats
 from stochflow.objectives.planning.plan_states import DrawnStates, PlannedStates
 from stochflow.sampling.prefix_trie import PrefixTrie
 from stochflow.sampling.score_memory import ScoreMemory
@@ -31,8 +32,8 @@ _MAX_ENTRIES = 2**20  # of a table of P̂ per state: four megabytes
 class PlannedKL(Objective):
     """Distils KL(M_θ(·|s)‖softmax V(children)) with V planned from what was paid for.
 
-    V of a paid leaf is its log R, of an unpaid leaf the reward model's expectation, of an unvisited prefix the flow
-    head. Regret is exactly the sum over depths of this divergence (above its minimum) under the policy's visits.
+    V of a paid leaf is its log R, of an unpaid leaf the reward model's expectation. A small tree is planned as a whole;
+    in others an unvisited prefix has the value of the flow head. Regret is exactly the sum over depths of this divergence (above its minimum) under the policy's visits.
 
     The gradient of KL(M_θ‖·) in the logit of an intention is proportional to π_θ(a|s), so an intention that was ruled
     out early gets none. A small multiple of KL(π of the plan‖π_θ), whose gradient is π_θ − π of the plan, brings it
@@ -53,6 +54,9 @@ class PlannedKL(Objective):
         self._num_planned = self._num_sampled = 0
         self.planned_share = 1.0
         self.imagined = ImaginedKL(learner)
+        # of designs that several histories write not every leaf is a history
+        fits = self.trie.num_tokens**self.trie.length <= learner.config.plan.whole
+        self._whole = fits and learner.environment.enumerable and learner.memory.designs is learner.memory
 
     @property
     def reward_mean(self) -> str:
@@ -97,11 +101,20 @@ class PlannedKL(Objective):
             yield {**terms, "planned_share": self.planned_share}
 
     def replan(self, step: int) -> None:
-        """Fit the reward model and plan twice: for the targets, and with the bonus for the behaviour."""
+        """Fit the reward model and plan twice: for the targets, and with the bonus for the behaviour.
+
+        Where no plan could count there is none, and everything is learned from the surrogate.
+        """
         memory = self.learner.memory
+        self._choose(None if self._whole else chosen_sequences(memory, self.learner.config.plan.max_entries))
+        self._num_planned = len(memory)
+        least = 0.0 if self._always_planned else least_unplanned_nats(self.trie, self._level_dynamics)
+        if self._share_of(least) == 0.0:
+            self.plan, self._states, self.behaviour_policies = None, None, []
+            self._share_out(least)
+            return
         self._fit_reward_model()
-        self._choose(chosen_sequences(memory, self.learner.config.plan.max_entries))
-        log_rewards = self.learner.log_rewards_of(self.trie.sequences, memory.lookup(self.trie.sequences), step)
+        log_rewards, paid = self._leaf_values(step)
         known: dict[int, Tensor] = {}
 
         def frontier(prefixes: Tensor) -> Tensor:
@@ -114,19 +127,31 @@ class PlannedKL(Objective):
         world = (frontier, self._level_dynamics, self._level_allowed)
         self.plan, self._states = make_plan(self.trie, log_rewards, *world), None
         bonus = novelty_bonus(self.learner.config.plan.bonus, self._num_sampled, len(memory))
-        eager = make_plan(self.trie, log_rewards - bonus, *world)
+        eager = make_plan(self.trie, log_rewards - bonus * paid, *world)
         self.behaviour_policies = eager.policies
-        self._num_planned = len(memory)
         self._share_out(unplanned_nats(self.plan, self.trie.num_tokens))
 
-    def _share_out(self, unplanned: float) -> None:
-        """How much is learned from the plan, and how much from a surrogate where the plan rests on the flow head.
+    def _leaf_values(self, step: int) -> tuple[Tensor, Tensor]:
+        """V of the leaves of the trie: log R where it was paid for, which is said too, and elsewhere what is believed."""
+        leaves = self.trie.sequences
+        scores = self.learner.memory.lookup(leaves)
+        values, paid = self.learner.log_rewards_of(leaves, scores, step), ~scores.isnan()
+        if not bool(paid.all()):
+            values[~paid] = self._frontier(leaves[~paid], step)
+        return values, paid
+
+    def _share_of(self, unplanned: float) -> float:
+        """How much is learned from the plan instead of a surrogate.
 
         The flow head is fitted to plans that are made of its own values, so a plan is only as good as it covers what it
         plans: all of it up to `horizon` unplanned nats, none from twice as many on.
         """
-        config, planned = self.learner.config.imagination, 2.0 - unplanned / self.learner.config.imagination.horizon
-        self.planned_share = 1.0 if self._always_planned else min(1.0, max(0.0, planned))
+        planned = 2.0 - unplanned / self.learner.config.imagination.horizon
+        return 1.0 if self._always_planned else min(1.0, max(0.0, planned))
+
+    def _share_out(self, unplanned: float) -> None:
+        """Learn so much from the plan, and the rest from a surrogate."""
+        self.planned_share = self._share_of(unplanned)
         if self.planned_share < 1.0:
             self.imagined.refresh()
 
@@ -223,7 +248,7 @@ class PlannedKL(Objective):
         return entropy_terms(policies, visits, self.learner.config.objective, progress)
 
     def log_z(self) -> float:
-        """V(root) of the last plan; it aims at log Z minus the smallest reachable KL."""
+        """V(root) of the last plan, log F of the root without one; it aims at log Z minus the smallest reachable KL."""
         return float(self.plan.values[0]) if self.plan is not None else self.learner.network.root_log_flow()
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -259,8 +284,12 @@ class PlannedKL(Objective):
             self._states = None
 
     def _choose(self, chosen: Tensor | None) -> None:
-        """Plan on these sequences of the memory, [num], or on all of them as they come."""
+        """Plan on these sequences of the memory, [num], or on all of them as they come; or on the whole tree."""
         memory = self.learner.memory
+        if self._whole:
+            if self.trie is memory.trie:
+                self.trie = whole_trie(memory.trie.num_tokens, memory.trie.length)
+            return
         self._chosen, self.trie = chosen, memory.trie
         if chosen is not None:
             self.trie = PrefixTrie(memory.trie.num_tokens, memory.trie.length)
@@ -284,7 +313,7 @@ class PlannedKL(Objective):
         config = self.learner.config.plan
         grown = len(self.learner.memory) > config.growth * self._num_planned
         # the distance either way: progress falls when a resumed run is given a larger budget
-        return self.plan is None or grown or abs(progress - self._planned_at) >= config.every
+        return not self._num_planned or grown or abs(progress - self._planned_at) >= config.every
 
     @torch.no_grad()
     def _frontier(self, prefixes: Tensor, step: int) -> Tensor:
@@ -383,6 +412,17 @@ def chosen_sequences(memory: ScoreMemory, max_entries: int) -> Tensor | None:
     best = memory.scores.topk(num // 2).indices
     newest = torch.arange(len(memory) - (num - num // 2), len(memory))
     return torch.cat([best, newest]).unique()
+
+
+def whole_trie(num_tokens: int, length: int) -> PrefixTrie:
+    """The trie of all sequences.
+
+    >>> whole_trie(2, 3).sequences[:3].tolist()
+    [[0, 0, 0], [0, 0, 1], [0, 1, 0]]
+    """
+    trie = PrefixTrie(num_tokens, length)
+    trie.insert(decode(torch.arange(num_tokens**length), num_tokens, length))
+    return trie
 
 
 def _by_depth(rows: Tensor, sizes: list[int]) -> Tensor:

@@ -12,6 +12,7 @@ from stochflow.environments.sequences.task import Task
 from stochflow.surrogates.blosum62 import AMINO_ACIDS, blosum62
 
 _TOLERANCE = 1e-9
+_MANY_LETTERS = 24  # from which on counting differences is faster than a product of embeddings
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,15 @@ class LetterDistance:
 
     def between(self, tokens: Tensor, others: Tensor) -> Tensor:
         """Σ_t d(x_t, y_t) of all pairs, float32; [num, L] and [num_others, L] → [num, num_others]."""
-        return self.between_points(self.points(tokens), self.points(others))
+        return self.between_compared(self.compared(tokens), self.compared(others))
+
+    def compared(self, tokens: Tensor) -> Tensor:
+        """What `between_compared` takes of sequences, which can be kept: their `points`; [num, L] → [num, …]."""
+        return self.points(tokens)
+
+    def between_compared(self, compared: Tensor, others: Tensor) -> Tensor:
+        """The same as `between`, from what `compared` returns."""
+        return self.between_points(compared, others)
 
     def between_points(self, points: Tensor, others: Tensor) -> Tensor:
         """The same from `points`: |x|² + |y|² − 2·x·y, one product of matrices."""
@@ -63,9 +72,25 @@ class LetterDistance:
         return distances.add_(self.scale * squares.unsqueeze(1)).clamp_(min=0.0)
 
 
+class CountedDifferences(LetterDistance):
+    """Hamming distance of many letters: positions are compared, at a cost that does not grow with the alphabet."""
+
+    def compared(self, tokens: Tensor) -> Tensor:
+        """The tokens themselves, float32; [num, L] → [num, L]."""
+        return tokens.float()
+
+    def between_compared(self, compared: Tensor, others: Tensor) -> Tensor:
+        return torch.cdist(compared, others, p=0.0)
+
+
 def hamming(num_tokens: int) -> LetterDistance:
-    """1 between different letters."""
-    return LetterDistance(torch.eye(num_tokens), 0.5)
+    """1 between different letters; the same numbers however many there are.
+
+    >>> hamming(256).between(torch.tensor([[0, 1, 255]]), torch.tensor([[0, 1, 254], [255, 1, 0]]))
+    tensor([[1., 2.]])
+    """
+    kind = CountedDifferences if num_tokens >= _MANY_LETTERS else LetterDistance
+    return kind(torch.eye(num_tokens), 0.5)
 
 
 def bit_words(num_tokens: int) -> LetterDistance:

@@ -32,7 +32,7 @@ class Posterior:
     ) -> None:
         self.kernel, self.tokens, self.targets, self.noise = kernel, tokens, targets, noise
         self.weights = self._solve(targets) if weights is None else weights
-        self._points = kernel.distance.points(tokens)
+        self._compared = kernel.distance.compared(tokens)
         self._kmer_weights = torch.from_numpy(kernel.spectrum.matrix(tokens).T @ self.weights.numpy())
 
     @cached_property
@@ -67,8 +67,8 @@ class Posterior:
 
     def _block_means(self, tokens: Tensor) -> Tensor:
         distance, spectrum, mixture = self.kernel.distance, self.kernel.spectrum, self.kernel.mixture
-        near = distance.between_points(distance.points(tokens), self._points).mul_(-mixture.rate).exp_()
-        means = mixture.mixing * (near @ self.weights.float()).double()
+        distances = distance.between_compared(distance.compared(tokens), self._compared)
+        means = mixture.mixing * (distances.float().mul_(-mixture.rate).exp_() @ self.weights.float()).double()
         if mixture.mixing == 1.0:
             return means
         kmers, values = spectrum.features(tokens)

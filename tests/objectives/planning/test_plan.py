@@ -11,7 +11,13 @@ from torch import Tensor
 from stochflow.core.logspace import safe_log
 from stochflow.environments.channels import Channel, confusion, noiseless, positional_slip, uniform_slip
 from stochflow.environments.rewards import Reward
-from stochflow.objectives.planning.plan import PLAN_TOLERANCE, Plan, make_plan
+from stochflow.objectives.planning.plan import (
+    PLAN_TOLERANCE,
+    Plan,
+    least_unplanned_nats,
+    make_plan,
+    unplanned_nats,
+)
 from stochflow.sampling.prefix_trie import PrefixTrie
 from stochflow.sampling.score_memory import ScoreMemory
 from stochflow.surrogates.kmer_ridge import KmerRidge
@@ -185,6 +191,51 @@ def test_visits_of_a_sparse_trie_never_exceed_one(num_sequences: int, generator:
     assert masses[0].item() == 1.0
     assert (masses.diff() <= 1e-12).all()
     assert all((level >= 0).all() for level in plan.visits)
+
+
+@pytest.mark.parametrize("channel", [noiseless(4), uniform_slip(4, 0.25)], ids=lambda channel: channel.name)
+@pytest.mark.parametrize("steepness", [1.0, 50.0])
+def test_no_plan_has_fewer_unplanned_nats_than_the_bound(
+    channel: Channel, steepness: float, generator: torch.Generator
+) -> None:
+    trie = sparse_trie(40, generator, length=8)
+    leaf_values = steepness * torch.rand(len(trie), dtype=torch.float64, generator=generator)
+    plan = make_plan(trie, leaf_values, Recorder().frontier_values, known(channel))
+    assert least_unplanned_nats(trie, known(channel)) <= unplanned_nats(plan, 4) + 1e-9
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.25])
+def test_on_one_sequence_the_bound_is_what_the_channel_takes(alpha: float) -> None:
+    trie = PrefixTrie(4, 5)
+    trie.insert(torch.tensor([[0, 1, 2, 3, 0]]))
+    staying = 1.0 - alpha + alpha / 4
+    expected = math.log(4) * sum(1.0 - staying**depth for depth in range(1, 5))
+    assert least_unplanned_nats(trie, known(uniform_slip(4, alpha))) == pytest.approx(expected, abs=1e-12)
+
+
+def test_where_the_trie_branches_the_bound_intends_what_leads_furthest() -> None:
+    trie = PrefixTrie(4, 3)
+    trie.insert(torch.tensor([[0, 0, 0], [1, 0, 0], [1, 1, 0]]))
+    aimed, slipped = 0.75 + 0.25 / 4, 0.25 / 4
+    after_0, after_1 = aimed, aimed + slipped
+    expected = math.log(4) * (2 - aimed * (1 + after_1) - slipped * (1 + after_0))
+    assert least_unplanned_nats(trie, known(uniform_slip(4, 0.25))) == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_bound_reads_dynamics_of_every_prefix() -> None:
+    trie = PrefixTrie(2, 3)
+    trie.insert(torch.tensor([[0, 0, 0], [1, 0, 0]]))
+
+    def dynamics(sequences: Tensor, depth: int) -> Tensor:
+        """The first letter obeys, and after 1 no policy gets a 0 in more than three of ten cases."""
+        worse = torch.tensor([[0.3, 0.7], [0.2, 0.8]]).double()
+        stays = (sequences[:, :1] == 0) | (depth == 0)
+        return torch.where(stays.unsqueeze(-1), torch.eye(2).double(), worse)
+
+    assert least_unplanned_nats(trie, dynamics) == 0.0
+    alone = PrefixTrie(2, 3)
+    alone.insert(torch.tensor([[1, 0, 0]]))
+    assert least_unplanned_nats(alone, dynamics) == pytest.approx(0.7 * math.log(2))
 
 
 def test_level_dynamics_may_depend_on_the_prefix(full_trie: PrefixTrie, log_reward: Tensor) -> None:

@@ -263,6 +263,16 @@ class StateEvaluation(EngineEvaluation):
         into[1].add_(sums.sum(dim=0))
 
 
+class StateFlows(StateEvaluation):
+    """The same with the head of log F alone: what many letters cost is in the heads of π and π_B."""
+
+    def _evaluate(self, rows: Rows) -> Tensor:
+        """The head of log F in the last column, [rows, n]; what stands in the others means nothing."""
+        self._body.trunk.activations(rows.sums, self._trunk_columns, rows.made)
+        rows.outputs[:, -1] = torch.addmv(self._head_bias[-1], rows.made[-1], self._head_weight[-1])
+        return rows.outputs
+
+
 class EngineHeads(Evaluation[H]):
     """Outputs as the hand-written engine has them.
 

@@ -89,3 +89,24 @@ def unplanned_nats(plan: Plan, num_tokens: int) -> float:
     outside the trie are the flow head's, so this is how much of the plan rests on it.
     """
     return math.log(num_tokens) * sum(1.0 - float(level.sum()) for level in plan.visits[1:])
+
+
+def least_unplanned_nats(trie: PrefixTrie, level_dynamics: LevelDynamics) -> float:
+    """The smallest `unplanned_nats` that any policy has on a trie, whatever its values: a bound of what a plan has.
+
+    W(s) = max_a Σ_b P̂(b|s,a)·(1 + W(s_b)), over the children s_b in the trie, is the largest expected number of its
+    prefixes after s. It costs one product per child that is there, and the network is not asked.
+
+    Args:
+        level_dynamics: as in `make_plan`.
+    """
+    following = torch.zeros(len(trie.children[-1]), dtype=torch.float64)  # W of one level
+    for depth in reversed(range(trie.length - 1)):
+        children = trie.children[depth]
+        parents, tokens = (children >= 0).nonzero(as_tuple=True)
+        dynamics = level_dynamics(trie.sequences[trie.examples[depth]], depth)
+        arriving = dynamics.T[tokens] if dynamics.ndim == 2 else dynamics[parents, :, tokens]  # P̂(b|·), [children, K]
+        weighed = (1.0 + following[children[parents, tokens].long()]).unsqueeze(-1) * arriving
+        by_intention = torch.zeros(children.shape, dtype=torch.float64).index_add_(0, parents, weighed.double())
+        following = by_intention.amax(dim=-1)
+    return math.log(trie.num_tokens) * (trie.length - 1 - float(following[0]))
