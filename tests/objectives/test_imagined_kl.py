@@ -221,12 +221,14 @@ def test_half_of_the_designs_are_intended_near_the_best(generator: torch.Generat
     assert float(distances.double().mean()) < 11
 
 
-def test_calls_are_spent_in_rounds_where_a_surrogate_chooses_them() -> None:
-    budget = {"trajectories": 160, "steps": None}
-    assert made("long", budget=budget).trainer.batch_size == 5
-    assert made("long", budget=budget, imagination={"rounds": 2}).trainer.batch_size == 32
-    assert made("long", budget=budget, imagination={"updates": 0}).trainer.batch_size == 32
-    assert made("tiny", budget=budget).trainer.batch_size == 32
+def test_a_small_budget_is_spent_in_rounds() -> None:
+    optimiser = {"batch_size": 512}
+
+    def batch_size(trajectories: int) -> int:
+        budget = {"trajectories": trajectories, "steps": None}
+        return made("long", budget=budget, optimiser=optimiser).trainer.batch_size
+
+    assert [batch_size(num) for num in (50, 2000, 8000, 32_000)] == [50, 64, 250, 512]
 
 
 def test_what_is_uncertain_is_worth_a_call(generator: torch.Generator) -> None:

@@ -18,7 +18,8 @@ from stochflow.models.evaluation import AtPrefixes, ClosedFormLoss
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.prefix_sampler import NetworkSampler
 from stochflow.objectives.entropy import entropy_terms
-from stochflow.objectives.planned_kl import PlannedKL, PlanSampler
+from stochflow.objectives.planned_kl import PlannedKL
+from stochflow.objectives.planning.plan_prefixes import PlanSampler
 from stochflow.objectives.planning.plan_states import PlannedStates, draw_states
 from stochflow.sampling.prefix_trie import PrefixTrie
 from stochflow.training.optimizer import require_finite

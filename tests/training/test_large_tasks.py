@@ -19,7 +19,8 @@ from stochflow.models.kmer_body import MAX_BUCKETS, num_rows
 from stochflow.models.kmers import suitable_kmers
 from stochflow.models.transformer_body import TransformerBody
 from stochflow.objectives.expected_balance import log_expected_flow
-from stochflow.objectives.planned_kl import PlannedKL, chosen_sequences
+from stochflow.objectives.planned_kl import PlannedKL
+from stochflow.objectives.planning.plan_prefixes import chosen_sequences
 from stochflow.sampling.score_memory import ScoreMemory
 from stochflow.surrogates.kmer_ridge import KmerRidge
 

@@ -238,6 +238,7 @@ class PlanConfig(Settings):
         ge=1,
         description="Most prefixes × letters in a plan; beyond it only the best and the newest sequences are planned.",
     )
+    rounds: int = Field(32, ge=1, description="Batches have at most this part of the budget, but 64 trajectories.")
     whole: int = Field(2**18, ge=0, description="Most designs of a space whose whole tree is planned on.")
     rows_per_level: int = Field(
         384, ge=1, le=2**20, description="States drawn per depth for one update; 8,192 at most over all depths."
@@ -249,7 +250,6 @@ class ImaginationConfig(Settings):
 
     horizon: float = Field(6.0, gt=0, description="Unplanned nats up to which only the plan counts.")
     updates: int = Field(96, ge=0, description="Updates per training step from the surrogate; 0 switches them off.")
-    rounds: int = Field(32, ge=1, description="Batches have at most this part of the budget.")
     rows: int = Field(256, ge=2, le=2**16, description="Designs of one such update.")
     reverse: float = Field(0.25, ge=0, le=1, description="Share of them by reverse KL on rollouts through P̂.")
     near: float = Field(0.7, ge=0, le=1, description="Share of a batch that is intended near the best paid designs.")

@@ -7,10 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from stochflow.core.codes import decode
-from stochflow.core.logspace import log_marginal, masked_log_softmax, safe_log
+from stochflow.core.logspace import log_marginal, safe_log
 from stochflow.models.base import Sampler
-from stochflow.models.evaluation import Array, AtPrefixes, ClosedFormLoss, Evaluation, Heads
+from stochflow.models.evaluation import AtPrefixes, ClosedFormLoss, Evaluation, Heads
 from stochflow.objectives.base import ARITHMETIC, Objective, Terms
 from stochflow.objectives.divergence import policy_kl, state_kl
 from stochflow.objectives.entropy import EntropyTerms, entropy_terms
@@ -19,13 +18,14 @@ from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import StateOutputs
 from stochflow.objectives.planning.novelty import novelty_bonus
 from stochflow.objectives.planning.plan import Plan, least_unplanned_nats, make_plan, unplanned_nats
+from stochflow.objectives.planning.plan_prefixes import PlanSampler, chosen_sequences, whole_trie
 from stochflow.objectives.planning.plan_states import DrawnStates, PlannedStates
 from stochflow.sampling.prefix_trie import PrefixTrie
-from stochflow.sampling.score_memory import ScoreMemory
 from stochflow.sampling.trajectories import Trajectories
 from stochflow.surrogates.kmer_ridge import KmerRidge
 
 _MAX_ROWS = 2**13  # states in one update, all depths together
+_LEAST_BATCH = 64  # below which a round costs more than it brings
 _MAX_ENTRIES = 2**20  # of a table of P̂ per state: four megabytes
 
 
@@ -33,7 +33,8 @@ class PlannedKL(Objective):
     """Distils KL(M_θ(·|s)‖softmax V(children)) with V planned from what was paid for.
 
     V of a paid leaf is its log R, of an unpaid leaf the reward model's expectation. A small tree is planned as a whole;
-    in others an unvisited prefix has the value of the flow head. Regret is exactly the sum over depths of this divergence (above its minimum) under the policy's visits.
+    in others an unvisited prefix has the value of the flow head. Regret is exactly the sum over depths of this
+    divergence (above its minimum) under the policy's visits.
 
     The gradient of KL(M_θ‖·) in the logit of an intention is proportional to π_θ(a|s), so an intention that was ruled
     out early gets none. A small multiple of KL(π of the plan‖π_θ), whose gradient is π_θ − π of the plan, brings it
@@ -65,12 +66,10 @@ class PlannedKL(Objective):
 
     @property
     def batch_size(self) -> int:
-        """As configured, but where a surrogate says what to pay for next it is asked in several rounds."""
-        config, budget = self.learner.config, self.learner.config.budget
+        """As configured, but less of a small budget: every round is chosen with what the others have found."""
+        size, budget = self.learner.config.optimiser.batch_size, self.learner.config.budget
         amount = budget.trajectories or budget.oracle_calls
-        if self._always_planned or amount is None:
-            return config.optimiser.batch_size
-        return min(config.optimiser.batch_size, max(2, math.ceil(amount / config.imagination.rounds)))
+        return size if amount is None else min(size, max(_LEAST_BATCH, amount // self.learner.config.plan.rounds))
 
     @property
     def _always_planned(self) -> bool:
@@ -132,7 +131,7 @@ class PlannedKL(Objective):
         self._share_out(unplanned_nats(self.plan, self.trie.num_tokens))
 
     def _leaf_values(self, step: int) -> tuple[Tensor, Tensor]:
-        """V of the leaves of the trie: log R where it was paid for, which is said too, and elsewhere what is believed."""
+        """V of the trie's leaves, log R where it was paid for and elsewhere what is believed; and which were paid for."""
         leaves = self.trie.sequences
         scores = self.learner.memory.lookup(leaves)
         values, paid = self.learner.log_rewards_of(leaves, scores, step), ~scores.isnan()
@@ -367,62 +366,6 @@ class PlannedKL(Objective):
         depths = torch.full((len(sequences),), depth, device=self.learner.device)
         matrices = dynamics.log_matrices_at(sequences.to(self.learner.device), depths).exp().double().cpu()
         return matrices if dynamics.sees_state else matrices[0]
-
-
-class PlanSampler:
-    """The plan's policy on planned prefixes, the network's beyond them."""
-
-    def __init__(self, trie: PrefixTrie, policies: list[Tensor], beyond: Sampler, batch_size: int) -> None:
-        self._trie, self._policies, self._beyond = trie, policies, beyond
-        self._nodes = torch.zeros(batch_size, dtype=torch.int64)
-        self._depth = 0
-
-    def log_policy(self) -> Array:
-        table = self._policies[self._depth]
-        # the trie has grown since the plan was made: newer nodes have no row in it
-        planned = (self._nodes >= 0) & (self._nodes < len(table))
-        log_planned = safe_log(table[self._nodes[planned]])
-        if len(log_planned) == len(planned):  # no need to ask the network
-            log_policy = log_planned
-        else:
-            log_policy = torch.from_numpy(self._beyond.log_policy()).double()
-            log_policy[planned] = log_planned
-        allowed = self.allowed()
-        return (log_policy if allowed is None else masked_log_softmax(log_policy, allowed)).numpy()
-
-    def allowed(self) -> Tensor | None:
-        return self._beyond.allowed()
-
-    def advance(self, outcomes: Array) -> None:
-        self._nodes = self._trie.step(self._nodes, torch.from_numpy(outcomes), self._depth)
-        self._depth += 1
-        self._beyond.advance(outcomes)
-
-
-def chosen_sequences(memory: ScoreMemory, max_entries: int) -> Tensor | None:
-    """None when the whole trie has at most so many prefixes × letters; otherwise which sequences to plan on, [num].
-
-    One half are the best, the other half the newest: they hold what matters and what was learned last. Everything else
-    counts through the reward model and the flow head.
-    """
-    trie = memory.trie
-    if sum(level.numel() for level in trie.children) <= max_entries:
-        return None
-    num = min(max(max_entries // (trie.num_tokens * trie.length), 2), len(memory))
-    best = memory.scores.topk(num // 2).indices
-    newest = torch.arange(len(memory) - (num - num // 2), len(memory))
-    return torch.cat([best, newest]).unique()
-
-
-def whole_trie(num_tokens: int, length: int) -> PrefixTrie:
-    """The trie of all sequences.
-
-    >>> whole_trie(2, 3).sequences[:3].tolist()
-    [[0, 0, 0], [0, 0, 1], [0, 1, 0]]
-    """
-    trie = PrefixTrie(num_tokens, length)
-    trie.insert(decode(torch.arange(num_tokens**length), num_tokens, length))
-    return trie
 
 
 def _by_depth(rows: Tensor, sizes: list[int]) -> Tensor:
