@@ -16,7 +16,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
@@ -51,9 +50,9 @@ def forest_model(flexs: Any, task: Task) -> Any:
     """The forest of this package as a model of FLEXS."""
 
     class ForestModel(flexs.Model):  # type: ignore[misc]
-        def train(self, sequences: Any, labels: Any) -> None:
+        def train(self, sequences: Any, labels: Tensor) -> None:
             self.forest = make_surrogate("forest", task.num_tokens, task.length, letter_distance(task))
-            self.forest.fit(task.alphabet.encode(list(sequences)), torch.as_tensor(np.array(labels)))
+            self.forest.fit(task.alphabet.encode(list(sequences)), labels)
 
         def _fitness_function(self, sequences: Any) -> Any:
             return self.forest.predict_mean(task.alphabet.encode(list(sequences))).numpy()
@@ -110,11 +109,9 @@ def main() -> None:
             arguments = (task, first, given.calls)
             paid, scores = ours(*arguments, seed) if name == "stochflow" else theirs(flexs, *arguments)
             best = scores.argsort(descending=True)[:TOP]
-            print(
-                f"{name:10} seed {seed}: top-{TOP} {scores[best].mean():.3f}, best {scores.max():.3f}, distance "
-                f"{mean_pairwise_hamming(paid[best]):.1f}, {len(paid)} calls, {time.process_time() - begun:.1f} CPU s",
-                flush=True,
-            )
+            found = f"top-{TOP} {scores[best].mean():.3f}, best {scores.max():.3f}"
+            spent = f"{len(paid)} calls, {time.process_time() - begun:.1f} CPU s"
+            print(f"{name:10} seed {seed}: {found}, distance {mean_pairwise_hamming(paid[best]):.1f}, {spent}")
 
 
 if __name__ == "__main__":

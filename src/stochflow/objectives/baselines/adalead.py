@@ -51,10 +51,10 @@ class AdaLead(Population):
         while left > 0:
             # a rollout that has ended makes room for another root
             roots = paired(parents, config.crossover, generator)[: max(0, _AT_ONCE - len(nodes))]
-            nodes, least = torch.cat([nodes, roots]), torch.cat([least, surrogate.predict_mean(roots)])
-            children, new = self.mutants(nodes, known, generator)
-            nodes, least = children[new], least[new]
-            expected = surrogate.predict_mean(nodes)
+            children, new = self.mutants(torch.cat([nodes, roots]), known, generator)
+            nodes = children[new]
+            of_roots, expected = surrogate.predict_mean(torch.cat([roots, nodes])).split([len(roots), len(nodes)])
+            least = torch.cat([least, of_roots])[new]
             found, predictions = torch.cat([found, nodes]), torch.cat([predictions, expected])
             left -= len(roots) + len(nodes)
             nodes, least = nodes[expected >= least], least[expected >= least]
