@@ -49,6 +49,7 @@ CASES: dict[str, dict[str, Any]] = {
     "chains": {"method": "mcmc"},
     "chains without noise": {"method": "mcmc", "channel": {"kind": "none"}},
     "learned chains": {"method": "mars"},
+    "a population": {"method": "genetic"},
     "chains over many letters": {"method": "mcmc", "task": "gb1"},
     "a grid": {"task": "hypergrid:2,5"},
     "a noiseless grid": {"task": "hypergrid:3,3", "channel": {"kind": "none"}},
@@ -79,7 +80,7 @@ def experiment_of(name: str, folder: Path) -> Experiment:
     if "pretraining" in settings:
         settings = settings | {"task": PRETRAINING_TASK, "method": PRETRAINING}
     experiment = build(resolve_config([TINY, settings]))
-    if settings.get("method") in ("mcmc", "mars"):
+    if settings.get("method") in ("mcmc", "mars", "genetic"):
         return experiment.train()
     randomised(experiment.network)
     return experiment

@@ -38,11 +38,13 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 # what only a divergence has a place for
 ENTROPY_ONLY = {"gamma", "quantile", "lambda_dynamics"}
-# what cannot matter: model-free methods never look at P̂, and uniform intentions stay uniform
+# what cannot matter: model-free methods never look at P̂, populations compare scores, uniform intentions stay uniform
 NO_MATTER = {
     "sac": {"dynamics learning rate"},
     "ppo": {"dynamics learning rate"},
     "mcmc": {"dynamics learning rate"},
+    "genetic": {"dynamics learning rate", "beta"},
+    "adalead": {"dynamics learning rate", "beta"},
     "random": {"epsilon"},
 }
 TABLES = ("intention", "position")  # of P̂
@@ -56,12 +58,13 @@ def make_trainer(method: str, change: dict[str, Any]) -> Trainer:
 
 
 def weights_of(trainer: Trainer) -> tuple[Weights, Weights]:
-    """Copies of what was learned: the network with what the objective keeps, and the dynamics."""
-    network, objective, dynamics = (
+    """Copies of what was learned: the network with what the objective keeps, or else the memory, and the dynamics."""
+    learner = trainer.learner
+    network, objective, memory, dynamics = (
         {name: weight.detach().clone() for name, weight in part.state_dict().items()}
-        for part in (trainer.learner.network, trainer.objective, trainer.learner.dynamics)
+        for part in (learner.network, trainer.objective, learner.memory, learner.dynamics)
     )
-    own = {} if trainer.learner.config.objective.record.shareable else objective
+    own = {} if learner.config.objective.record.shareable else objective or memory
     return network | {f"objective.{name}": weight for name, weight in own.items()}, dynamics
 
 

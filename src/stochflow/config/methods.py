@@ -172,6 +172,20 @@ METHODS: dict[str, Method] = {
         },
         "Xie et al. 2021, MARS: Markov molecular sampling for multi-objective drug discovery",
     ),
+    "genetic": Method(
+        "Genetic algorithm: the best paid designs survive, recombine and mutate.",
+        "score memory",
+        objectives.GENETIC,
+        {"optimiser": {"batch_size": 128}},
+        "Holland 1975; truncation selection of Mühlenbein and Schlierkamp-Voosen 1993",
+    ),
+    "adalead": Method(
+        "AdaLead: mutants of designs near the best one, followed while a random forest expects no less.",
+        "score memory, random forest",
+        objectives.ADALEAD,
+        {"optimiser": {"batch_size": 128}},
+        "Sinai et al. 2020, AdaLead: a simple and robust adaptive greedy search algorithm, arXiv:2010.02141",
+    ),
     "random": Method(
         "Uniformly random intentions; nothing is learned.",
         "nothing",

@@ -27,7 +27,7 @@ class ObjectiveRecord:
         plans: values are planned on the states of the score memory.
         restarts: trajectories may start from random prefixes.
         trains_policy: False where the policy is a list of designs, or is not trained.
-        runs_chains: it is a Markov chain that edits designs of one length.
+        edits_designs: it changes letters of whole designs, which have one length.
         shareable: processes can share its batches.
         pretrains: it trains one sampler for several tasks with known tables, and samples nothing.
         has_temperature: `rl.temperature` weighs the entropy of its policy.
@@ -45,7 +45,7 @@ class ObjectiveRecord:
     plans: bool = False
     restarts: bool = False
     trains_policy: bool = True
-    runs_chains: bool = False
+    edits_designs: bool = False
     shareable: bool = True
     pretrains: bool = False
     has_temperature: bool = False
@@ -129,11 +129,17 @@ MCMC = ObjectiveRecord(
     "mcmc",
     f"{_PACKAGE}.baselines.mcmc:MetropolisHastings",
     trains_policy=False,
-    runs_chains=True,
+    edits_designs=True,
     shareable=False,
 )
 MARS = ObjectiveRecord(
-    "mars", f"{_PACKAGE}.baselines.mars:Mars", trains_policy=False, runs_chains=True, shareable=False
+    "mars", f"{_PACKAGE}.baselines.mars:Mars", trains_policy=False, edits_designs=True, shareable=False
+)
+GENETIC = ObjectiveRecord(
+    "genetic", f"{_PACKAGE}.baselines.genetic:Genetic", trains_policy=False, edits_designs=True, shareable=False
+)
+ADALEAD = ObjectiveRecord(
+    "adalead", f"{_PACKAGE}.baselines.adalead:AdaLead", trains_policy=False, edits_designs=True, shareable=False
 )
 RANDOM = ObjectiveRecord(
     "random",

@@ -131,7 +131,7 @@ class PlannedKL(Objective):
         self._share_out(unplanned_nats(self.plan, self.trie.num_tokens))
 
     def _leaf_values(self, step: int) -> tuple[Tensor, Tensor]:
-        """V of the trie's leaves, log R where it was paid for and elsewhere what is believed; and which were paid for."""
+        """V of the trie's leaves, log R where it was paid for and elsewhere what is believed; and which were paid."""
         leaves = self.trie.sequences
         scores = self.learner.memory.lookup(leaves)
         values, paid = self.learner.log_rewards_of(leaves, scores, step), ~scores.isnan()

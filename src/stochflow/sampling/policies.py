@@ -108,17 +108,17 @@ class GraphPolicy:
 
 
 class OpenLoopPolicy:
-    """Takes one of a list of sequences uniformly and intends it to the end, whatever comes.
+    """Takes one of a list of sequences by weight, by default uniformly, and intends it to the end, whatever comes.
 
     Attributes:
         sequences: distinct sequences, [num_kept, L].
-        counts: how often each of them stands in the list, float64, [num_kept].
+        counts: how often each of them stands in the list, or the sum of its weights, float64, [num_kept].
     """
 
-    def __init__(self, kept: Tensor, num_tokens: int) -> None:
+    def __init__(self, kept: Tensor, num_tokens: int, weights: Tensor | None = None) -> None:
         self._num_tokens = num_tokens
-        self.sequences, counts = kept.long().unique(dim=0, return_counts=True)
-        self.counts = counts.double()
+        self.sequences, rows = kept.long().unique(dim=0, return_inverse=True)
+        self.counts = torch.bincount(rows, weights=weights, minlength=len(self.sequences)).double()
 
     def sampler(self, batch_size: int, generator: torch.Generator) -> Sampler:
         rows = torch.multinomial(self.counts, batch_size, replacement=True, generator=generator)

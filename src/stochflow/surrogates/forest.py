@@ -56,7 +56,7 @@ class Forest(Surrogate):
     ) -> None:
         self._sklearn: Any = extra("sklearn.tree", "forest")
         self.distance = distance or hamming(num_tokens)
-        self.seed, self.num_trees, self.window = seed, num_trees, window
+        self.seed, self.num_trees, self.window, self._length = seed, num_trees, window, length
         self._rows: _Rows | None = None
         self._trees: list[tuple[Any, Tensor]] = []  # each with how often its sample has every row
 
@@ -71,11 +71,19 @@ class Forest(Surrogate):
     def predict(self, tokens: Tensor) -> Prediction:
         if self._rows is None:
             return unfitted(len(tokens))
-        size = max(1, _BLOCK // (tokens.shape[1] * self.distance.embedding.shape[1]))
         every = torch.tensor(True)
-        moments = [_Moments.of(self._votes(block, every)) for block in tokens.split(size)]
+        moments = [_Moments.of(self._votes(block, every)) for block in self._blocks(tokens)]
         means, deviations = (torch.cat(parts) for parts in zip(*(m.prediction for m in moments), strict=True))
         return self._rows.prediction(means, deviations)
+
+    def predict_mean(self, tokens: Tensor) -> Tensor:
+        if self._rows is None:
+            return unfitted(len(tokens)).mean
+        means = torch.zeros(len(tokens), dtype=torch.float64)
+        for total, block in zip(self._blocks(means), self._blocks(tokens), strict=True):
+            for said in self._said(block):
+                total += said
+        return unit_of(self._rows.scores) * (means / self.num_trees)
 
     def leave_one_out(self) -> HeldOut:
         """Rows that some trees have not seen, predicted by these."""
@@ -106,15 +114,23 @@ class Forest(Surrogate):
             counts = drawn.bincount(minlength=len(targets))
             seed = int(torch.randint(2**31, (1,), generator=generator))
             tree = self._sklearn.DecisionTreeRegressor(max_features=_SHARE, random_state=seed)
-            tree.fit(points, targets, sample_weight=(counts * rows.weights).numpy())
+            tree.fit(points, targets, sample_weight=(counts * rows.weights).numpy(), check_input=False)
             self._trees.append((tree, counts))
 
     def _votes(self, tokens: Tensor, voting: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
         """What every tree says, and whether it may vote; by default where its sample does not have the row."""
-        points = self.distance.points(tokens).numpy()
-        for tree, counts in self._trees:
-            said = torch.from_numpy(tree.predict(points, check_input=False))
+        for said, (_, counts) in zip(self._said(tokens), self._trees, strict=True):
             yield said, (counts == 0) if voting is None else voting.expand(len(said))
+
+    def _said(self, tokens: Tensor) -> Iterator[Tensor]:
+        """What every tree says, [num]."""
+        points = self.distance.points(tokens).numpy()
+        for tree, _ in self._trees:
+            yield torch.from_numpy(tree.tree_.predict(points)[:, 0])
+
+    def _blocks(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """Rows of designs in blocks of bounded memory."""
+        return rows.split(max(1, _BLOCK // (self._length * self.distance.embedding.shape[1])))
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def check_needs(config: Config, num_tokens: int, length: int, num_features: int 
     if config.dynamics.kind == "learned" and config.dynamics.off_policy and not num_features:
         drawn = float(config.dynamics.sample_size) * config.dynamics.rounds
         needs["dynamics.sample_size × dynamics.rounds"] = drawn * (3 * length + _INDEX)
-    if config.objective.record.runs_chains:
+    if config.objective.record.edits_designs:
         needs["chains.kept"] = float(config.chains.kept) * length
     matrices = _MATRICES[model.body] * model.num_layers
     needs["model.width and model.num_layers"] = float(matrices) * model.width**2 * _FLOAT * _COPIES

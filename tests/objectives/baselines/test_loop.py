@@ -35,7 +35,7 @@ def train(path: Path, method: str, **arguments: Any) -> stochflow.Run:
 
 
 def test_every_rival_has_a_method_of_its_name() -> None:
-    assert sorted(RIVALS) == ["mars", "mcmc", "ppo", "random", "sac", "soft-q"]
+    assert sorted(RIVALS) == ["adalead", "genetic", "mars", "mcmc", "ppo", "random", "sac", "soft-q"]
     assert all(METHODS[name].objective.kind == name and METHODS[name].reference for name in RIVALS)
 
 

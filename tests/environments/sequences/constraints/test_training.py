@@ -30,7 +30,7 @@ TINY: dict[str, Any] = {
     "dynamics": {"rounds": 1},
 }
 RULES: dict[str, Any] = {"forbid": ["GC", "TAAT"], "gc": [0.25, 0.75], "max_homopolymer": 3}
-NETWORK_METHODS = [name for name, method in METHODS.items() if not method.objective.runs_chains]
+NETWORK_METHODS = [name for name, method in METHODS.items() if not method.objective.edits_designs]
 
 
 def build(**overrides: Any) -> Experiment:

@@ -29,7 +29,7 @@ TINY: dict[str, Any] = {
     "channel": {"noise": 0.2},
 }
 BOTH = {"deletion": 0.1, "duplication": 0.1}
-NETWORK_METHODS = [name for name, method in METHODS.items() if not method.objective.runs_chains]
+NETWORK_METHODS = [name for name, method in METHODS.items() if not method.objective.edits_designs]
 
 
 @pytest.fixture
