@@ -125,6 +125,13 @@ METHODS: dict[str, Method] = {
         _BLIND_BALANCE,
         "Madan et al. 2023, Learning GFlowNets from partial episodes, arXiv:2209.12782",
     ),
+    "gfn-ls": Method(
+        "Trajectory balance with local search: the last letters of designs are rewritten, and the better ones stay.",
+        "score memory, replay, designs of the last batch",
+        objectives.LOCAL_SEARCH_BALANCE,
+        _BLIND_BALANCE,
+        "Kim et al. 2023, Local search GFlowNets, arXiv:2310.02710",
+    ),
     "soft-q": Method(
         "Soft Q-learning over intentions, the actor paid for the entropy of outcomes.",
         "replay, learned channel",

@@ -27,7 +27,8 @@ class ObjectiveRecord:
         plans: values are planned on the states of the score memory.
         restarts: trajectories may start from random prefixes.
         trains_policy: False where the policy is a list of designs, or is not trained.
-        runs_chains: it is a Markov chain that edits designs of one length.
+        runs_chains: it is a Markov chain, whose states are kept.
+        fixed_length: it changes letters of whole designs, which must have one length.
         shareable: processes can share its batches.
         pretrains: it trains one sampler for several tasks with known tables, and samples nothing.
         has_temperature: `rl.temperature` weighs the entropy of its policy.
@@ -46,6 +47,7 @@ class ObjectiveRecord:
     restarts: bool = False
     trains_policy: bool = True
     runs_chains: bool = False
+    fixed_length: bool = False
     shareable: bool = True
     pretrains: bool = False
     has_temperature: bool = False
@@ -115,6 +117,15 @@ TRAJECTORY_BALANCE = _path_balance("trajectory-balance", "trajectory_balance:Tra
 SUBTRAJECTORY_BALANCE = _path_balance(
     "subtrajectory-balance", "subtrajectory_balance:SubtrajectoryBalance", weighs_stretches=True
 )
+LOCAL_SEARCH_BALANCE = ObjectiveRecord(
+    "local-search-balance",
+    f"{_PACKAGE}.local_search:LocalSearchBalance",
+    along_path=True,
+    has_residuals=True,
+    fixed_length=True,
+    shareable=False,
+    log_z="target",
+)
 EXPECTED_BALANCE = ObjectiveRecord(
     "expected-balance",
     f"{_PACKAGE}.expected_balance:ExpectedBalance",
@@ -130,10 +141,16 @@ MCMC = ObjectiveRecord(
     f"{_PACKAGE}.baselines.mcmc:MetropolisHastings",
     trains_policy=False,
     runs_chains=True,
+    fixed_length=True,
     shareable=False,
 )
 MARS = ObjectiveRecord(
-    "mars", f"{_PACKAGE}.baselines.mars:Mars", trains_policy=False, runs_chains=True, shareable=False
+    "mars",
+    f"{_PACKAGE}.baselines.mars:Mars",
+    trains_policy=False,
+    runs_chains=True,
+    fixed_length=True,
+    shareable=False,
 )
 RANDOM = ObjectiveRecord(
     "random",

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from stochflow.config.base import Settings
+from stochflow.config.baselines import ChainConfig, RLConfig, SearchConfig
 from stochflow.config.context import PretrainingConfig
 from stochflow.config.methods import check_kind, objective_record
 from stochflow.config.objectives import ObjectiveRecord
@@ -200,31 +201,6 @@ class ObjectiveConfig(Settings):
         return objective_record(self.kind, self)
 
 
-class RLConfig(Settings):
-    """Reinforcement learning (soft-q, sac, ppo)."""
-
-    temperature: float = Field(1.0, gt=0, description="τ, what a nat of the intentions' entropy is worth (sac, ppo).")
-    target_entropy: float | None = Field(
-        None, gt=0, lt=1, description="Share of log K that τ is steered to keep the entropy at; null fixes τ (sac)."
-    )
-    polyak: float = Field(0.2, gt=0, le=1, description="Share by which slow critics follow per update (soft-q, sac).")
-    value_weight: float = Field(0.5, gt=0, description="Weight of the loss of the critics or the baseline.")
-    clip: float = Field(0.2, gt=0, lt=1, description="Probability ratios count within 1 ± this (ppo).")
-    gae_decay: float = Field(0.95, ge=0, le=1, description="λ of the generalised advantages (ppo).")
-    entropy_bonus: float = Field(0.01, ge=0, description="Weight of the present step's entropy in the loss (ppo).")
-
-
-class ChainConfig(Settings):
-    """Markov chains over sequences; one chain per trajectory of a batch (mcmc, mars)."""
-
-    burn_in: float = Field(0.5, ge=0, lt=1, description="Share of the budget after which states are kept.")
-    kept: int = Field(2**16, ge=1, le=2**24, description="Most states kept; beyond that a uniform choice of them.")
-    heat: float = Field(1.0, ge=1, description="Temperature at the start, falling linearly to 1 during the burn-in.")
-    width: int = Field(64, ge=1, le=2**14, description="Width of the network that proposes edits (mars).")
-    uniform_share: float = Field(0.1, gt=0, le=1, description="Share of uniformly random edits (mars).")
-    improvements: int = Field(4096, ge=1, le=2**24, description="Latest improvements the proposal learns from (mars).")
-
-
 class PlanConfig(Settings):
     """Values planned on the trie of visited prefixes (state scope, planned values)."""
 
@@ -372,6 +348,7 @@ class Config(Settings):
     pretraining: PretrainingConfig = Field(default_factory=PretrainingConfig)
     rl: RLConfig = Field(default_factory=RLConfig)
     chains: ChainConfig = Field(default_factory=ChainConfig)
+    search: SearchConfig = Field(default_factory=SearchConfig)
     exploration: ExplorationConfig = Field(default_factory=ExplorationConfig)
     optimiser: OptimiserConfig = Field(default_factory=OptimiserConfig)
     budget: BudgetConfig = Field(default_factory=lambda: BudgetConfig(trajectories=32_000))

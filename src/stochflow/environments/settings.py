@@ -172,9 +172,9 @@ def _check_variable(config: Config) -> None:
         raise ConfigError(
             "constraints are about designs of one length; leave them out, or fix the length and leave out the bounds"
         )
-    if config.objective.record.runs_chains:
+    if config.objective.record.fixed_length:
         raise ConfigError(
-            f"{config.objective.kind} changes letters of designs of one length; choose another method for variable "
+            f"{config.method} changes letters of designs of one length; choose another method for variable "
             "length, or fix the length"
         )
     if config.exploration.restarts:

@@ -29,7 +29,7 @@ TINY: dict[str, Any] = {
     "channel": {"noise": 0.2},
 }
 BOTH = {"deletion": 0.1, "duplication": 0.1}
-NETWORK_METHODS = [name for name, method in METHODS.items() if not method.objective.runs_chains]
+NETWORK_METHODS = [name for name, method in METHODS.items() if not method.objective.fixed_length]
 
 
 @pytest.fixture
@@ -191,6 +191,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "mixed without asking": ({"variable_length": False}, "give --variable-length"),
     "constraints": ({"constraints": {"forbid": ["A"]}}, "constraints are about designs of one length"),
     "chains": ({"method": "mcmc"}, "mcmc changes letters of designs of one length"),
+    "local search": ({"method": "gfn-ls"}, "gfn-ls changes letters of designs of one length"),
     "restarts": (
         {"method": "sgfn-kl-bootstrap", "settings": ["exploration.restarts=0.1"]},
         "random prefixes may break the rules",
