@@ -32,48 +32,54 @@ def newest(trainer: Trainer) -> torch.Tensor:
     return trainer.learner.replay.newest(32).long()
 
 
-def test_a_rebuild_intends_the_first_letters_again_and_the_policy_writes_the_last() -> None:
-    trainer, objective = make_trainer()
+def after_one_batch(**overrides: Any) -> tuple[Trainer, LocalSearchBalance, torch.Tensor]:
+    """A trainer that has drawn one batch, and which rows of the next are rebuilt."""
+    trainer, objective = make_trainer(**overrides)
     trainer.train_step()
+    return trainer, objective, objective.rebuilt(32)
+
+
+def test_a_rebuild_intends_the_first_letters_again_and_the_policy_writes_the_last() -> None:
+    trainer, objective, rebuilt = after_one_batch()
     before = objective.designs
     trainer.train_step()
     same = newest(trainer) == before
-    assert bool(same[:, :4].all())  # of eight letters, four are at least 0.4 of them
-    assert 0.1 < float(same[:, 4:].double().mean()) < 0.5
+    assert bool(same[rebuilt, :4].all())  # of eight letters, four are at least 0.4 of them
+    assert 0.1 < float(same[rebuilt, 4:].double().mean()) < 0.5
+    assert 0.1 < float(same[~rebuilt].double().mean()) < 0.5
 
 
 def test_what_came_is_intended_again_in_a_noisy_world() -> None:
-    trainer, objective = make_trainer(channel={"noise": 0.5})
-    trainer.train_step()
+    trainer, objective, rebuilt = after_one_batch(channel={"noise": 0.5})
     intended, came = newest(trainer), objective.designs
     assert not torch.equal(intended, came)
     trainer.train_step()
-    assert torch.equal(newest(trainer)[:, :4], came[:, :4])
+    assert torch.equal(newest(trainer)[rebuilt, :4], came[rebuilt, :4])
 
 
-def test_the_better_design_stays() -> None:
-    trainer, objective = make_trainer()
+def test_the_better_design_stays_and_a_fresh_one_always_does() -> None:
+    trainer, objective, rebuilt = after_one_batch()
+    before, scores_before = objective.designs, objective.scores
     trainer.train_step()
-    before = objective.designs, objective.scores
-    trainer.train_step()
-    rebuilt = newest(trainer)
-    scores = trainer.learner.memory.lookup(rebuilt)
-    better = scores >= before[1]
-    assert 0 < int(better.sum()) < 32
-    assert torch.equal(objective.scores, torch.maximum(scores, before[1]))
-    assert torch.equal(objective.designs, torch.where(better.unsqueeze(-1), rebuilt, before[0]))
+    made = newest(trainer)
+    scores = trainer.learner.memory.lookup(made)
+    taken = (scores >= scores_before) | ~rebuilt
+    assert 0 < int(taken[rebuilt].sum()) < int(rebuilt.sum())
+    assert bool((scores < scores_before)[~rebuilt].any())
+    assert torch.equal(objective.scores, torch.where(taken, scores, scores_before))
+    assert torch.equal(objective.designs, torch.where(taken.unsqueeze(-1), made, before))
 
 
-def test_fresh_designs_follow_after_all_rebuilds_and_everything_is_paid_for() -> None:
+def test_rows_take_turns_with_fresh_designs_and_everything_is_paid_for() -> None:
     trainer, objective = make_trainer()
-    left = []
-    for _ in range(6):
+    fresh = []
+    for _ in range(4):
+        fresh.append((~objective.rebuilt(32)).nonzero().flatten().tolist())
         trainer.train_step()
-        left.append(objective.num_left)
-    assert left == [2, 1, 0, 2, 1, 0]
-    designs = trainer.learner.replay.sample(1000, torch.Generator().manual_seed(0)).outcomes
-    assert trainer.calls == len(trainer.learner.memory) > 32
-    assert not bool(trainer.learner.memory.lookup(designs).isnan().any())
+    assert fresh == [list(range(32)), list(range(2, 32, 3)), list(range(1, 32, 3)), list(range(0, 32, 3))]
+    assert trainer.trajectories == 4 * 32
+    designs = trainer.learner.replay.sample(500, torch.Generator().manual_seed(0)).outcomes
+    assert trainer.calls == len(trainer.learner.memory) == len(designs.unique(dim=0))
 
 
 def test_without_rebuilds_it_is_trajectory_balance() -> None:
@@ -85,9 +91,9 @@ def test_without_rebuilds_it_is_trajectory_balance() -> None:
 
 @pytest.mark.parametrize("num", [20, 40])
 def test_a_batch_of_another_size_can_be_rebuilt(num: int) -> None:
-    trainer, objective = make_trainer()
-    trainer.train_step()
+    _, objective, _ = after_one_batch()
+    rebuilt = objective.rebuilt(num)
     allowed = objective.sampler(num).allowed()
     assert allowed is not None
-    kept = min(num, 32)
-    assert allowed.sum(dim=-1).tolist() == [1] * kept + [4] * (num - kept)
+    assert torch.equal(allowed.sum(dim=-1), torch.where(rebuilt, 1, 4))
+    assert not bool(rebuilt[32:].any())

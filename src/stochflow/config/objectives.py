@@ -126,6 +126,14 @@ LOCAL_SEARCH_BALANCE = ObjectiveRecord(
     shareable=False,
     log_z="target",
 )
+PROXY_BALANCE = ObjectiveRecord(
+    "proxy-balance",
+    f"{_PACKAGE}.proxy_balance:ProxyBalance",
+    along_path=True,
+    has_residuals=True,
+    fixed_length=True,
+    shareable=False,
+)
 EXPECTED_BALANCE = ObjectiveRecord(
     "expected-balance",
     f"{_PACKAGE}.expected_balance:ExpectedBalance",

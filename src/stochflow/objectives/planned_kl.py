@@ -85,7 +85,7 @@ class PlannedKL(Objective):
     def replan(self, step: int) -> None:
         """Fit the reward model and plan twice: for the targets, and with the bonus for the behaviour."""
         memory = self.learner.memory
-        self._fit_reward_model()
+        self.reward_model.fit(*self.learner.paid())
         self._choose(chosen_sequences(memory, self.learner.config.plan.max_entries))
         log_rewards = self.learner.log_rewards_of(self.trie.sequences, memory.lookup(self.trie.sequences), step)
         known: dict[int, Tensor] = {}
@@ -117,14 +117,6 @@ class PlannedKL(Objective):
         self.planned_share = 1.0 if always else min(1.0, max(0.0, planned))
         if self.planned_share < 1.0:
             self.imagined.refresh()
-
-    def _fit_reward_model(self) -> None:
-        """Learn from the paid scores; what breaks a constraint is known to score zero and would only confuse."""
-        paid, mask = self.learner.memory.designs, self.learner.network.mask
-        sequences, scores = paid.sequences, paid.scores
-        if mask is not None and bool((feasible := mask.alive(sequences)).any()):
-            sequences, scores = sequences[feasible], scores[feasible]
-        self.reward_model.fit(sequences, scores)
 
     def terms(self, progress: float, entropy: bool = True) -> Terms:
         """Loss on states drawn from the plan's own visits, every depth with equal weight.
