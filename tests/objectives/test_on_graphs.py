@@ -185,7 +185,9 @@ def refused(method: str, task: str = "hypergrid:2,4") -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("method", ["ppo", "sac", "soft-q", "mcmc", "mars", "genetic", "adalead"])
+@pytest.mark.parametrize(
+    "method", ["ppo", "sac", "soft-q", "mcmc", "mars", "genetic", "adalead", "gfn-ls", "gfn-delta-cs", "gfn-al"]
+)
 def test_methods_that_need_letters_are_refused(method: str) -> None:
     told = refused(method)
     assert told.startswith(f"{method} cannot be trained on hypergrid:2,4")
@@ -209,7 +211,18 @@ def test_a_state_may_not_have_more_outcomes_than_a_byte_can_number() -> None:
 def test_all_else_runs_on_a_graph_and_everything_on_sequences() -> None:
     environment: Environment = GraphEnvironment(hypergrid("2,4", slip=0.1))
     on_graphs = [name for name, method in METHODS.items() if method.objective.graphs]
-    assert set(METHODS) - set(on_graphs) == {"ppo", "sac", "soft-q", "mcmc", "mars", "genetic", "adalead"}
+    assert set(METHODS) - set(on_graphs) == {
+        "ppo",
+        "sac",
+        "soft-q",
+        "mcmc",
+        "mars",
+        "genetic",
+        "adalead",
+        "gfn-ls",
+        "gfn-delta-cs",
+        "gfn-al",
+    }
     for method in on_graphs:
         environment.check_method(resolve_config([{"task": "hypergrid:2,4", "method": method}]))
 

@@ -146,6 +146,7 @@ def test_a_setting_that_cannot_matter_does_not(method: str, name: str) -> None:
         ("gfn-db", ("backward_head", *TABLES)),
         ("gfn-tb", ("backward_head", *TABLES)),
         ("gfn-subtb", ("backward_head", *TABLES)),
+        ("gfn-ls", ("backward_head", *TABLES)),
         ("ppo", ("backward_head", *TABLES)),
         ("sac", ("backward_head", "flow_head", "objective.temperature", *TABLES)),
     ],

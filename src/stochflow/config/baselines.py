@@ -1,4 +1,4 @@
-"""Settings of the rivals: reinforcement learning, Markov chains and populations."""
+"""Settings of the rivals: reinforcement learning, Markov chains, populations and the searches of GFlowNets."""
 
 from pydantic import Field
 
@@ -47,3 +47,27 @@ class PopulationConfig(Settings):
         description="Model: forest, kmer-ridge, gaussian-process, ensemble, or a plugin's (adalead).",
     )
     kept: int = Field(2**16, ge=1, le=2**24, description="Most designs, the best paid ones, listed in the end.")
+
+
+class SearchConfig(Settings):
+    """Searches that draw letters of known designs anew (gfn-ls, gfn-delta-cs, gfn-al)."""
+
+    rounds: int = Field(7, ge=0, le=10**6, description="Rebuilds of a design before a fresh one is drawn (gfn-ls).")
+    cut: float = Field(0.5, gt=0, le=1, description="Share of the letters, the last ones, that are rebuilt (gfn-ls).")
+    delta: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="δ, probability that a letter of a paid design is drawn anew; 1 leaves all to the policy (gfn-al), "
+        "null means 0.5 up to 50 letters and 0.05 beyond (gfn-delta-cs).",
+    )
+    kappa: float = Field(0.1, ge=0, description="κ: a proxy's score is mean + κ·deviation (gfn-delta-cs, gfn-al).")
+    paid_share: float = Field(
+        0.5, ge=0, le=1, description="Share of the updates on paid trajectories (gfn-delta-cs, gfn-al)."
+    )
+    candidates: int = Field(
+        8, ge=1, le=2**12, description="Free designs per call, of which the best are paid for (gfn-delta-cs, gfn-al)."
+    )
+    growth: float = Field(
+        1.1, gt=1, description="Fit the proxy again when calls have grown by this factor (gfn-delta-cs, gfn-al)."
+    )

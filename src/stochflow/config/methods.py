@@ -47,6 +47,8 @@ _BALANCE: dict[str, Any] = {
 }
 _BLIND_BALANCE = {**_BALANCE, "objective": {"path": "realised"}}
 
+_PROXY_BALANCE = {**_BLIND_BALANCE, "optimiser": {"learning_rate": 5e-3, "updates": 32, "batch_size": 256}}
+
 # the world's noise is entropy that nobody has to pay for: with less of their own, intentions come closer to R/Z. The
 # best of 0.6 and 1 on TFBind8 at α = 0.25; without noise 1 is exact
 _TEMPERATURE = 0.6
@@ -124,6 +126,27 @@ METHODS: dict[str, Method] = {
         objectives.SUBTRAJECTORY_BALANCE,
         _BLIND_BALANCE,
         "Madan et al. 2023, Learning GFlowNets from partial episodes, arXiv:2209.12782",
+    ),
+    "gfn-ls": Method(
+        "Trajectory balance with local search: the last letters of designs are rewritten, and the better ones stay.",
+        "score memory, replay, designs of the last batch",
+        objectives.LOCAL_SEARCH_BALANCE,
+        _BLIND_BALANCE,
+        "Kim et al. 2023, Local search GFlowNets, arXiv:2310.02710",
+    ),
+    "gfn-delta-cs": Method(
+        "Trajectory balance on a proxy's reward, with letters of good designs masked and refilled by the policy.",
+        "score memory, replay, surrogate",
+        objectives.PROXY_BALANCE,
+        _PROXY_BALANCE,
+        "Kim et al. 2024, Improved off-policy RL in biological sequence design, arXiv:2410.04461",
+    ),
+    "gfn-al": Method(
+        "Trajectory balance on a proxy's reward over the policy's own designs, of which the best are paid for.",
+        "score memory, replay, surrogate",
+        objectives.PROXY_BALANCE,
+        {**_PROXY_BALANCE, "search": {"delta": 1.0}},
+        "Jain et al. 2022, Biological sequence design with GFlowNets, arXiv:2203.04115",
     ),
     "soft-q": Method(
         "Soft Q-learning over intentions, the actor paid for the entropy of outcomes.",

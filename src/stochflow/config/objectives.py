@@ -115,6 +115,23 @@ TRAJECTORY_BALANCE = _path_balance("trajectory-balance", "trajectory_balance:Tra
 SUBTRAJECTORY_BALANCE = _path_balance(
     "subtrajectory-balance", "subtrajectory_balance:SubtrajectoryBalance", weighs_stretches=True
 )
+LOCAL_SEARCH_BALANCE = ObjectiveRecord(
+    "local-search-balance",
+    f"{_PACKAGE}.local_search:LocalSearchBalance",
+    along_path=True,
+    has_residuals=True,
+    edits_designs=True,
+    shareable=False,
+    log_z="target",
+)
+PROXY_BALANCE = ObjectiveRecord(
+    "proxy-balance",
+    f"{_PACKAGE}.proxy_balance:ProxyBalance",
+    along_path=True,
+    has_residuals=True,
+    edits_designs=True,
+    shareable=False,
+)
 EXPECTED_BALANCE = ObjectiveRecord(
     "expected-balance",
     f"{_PACKAGE}.expected_balance:ExpectedBalance",

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from stochflow.config.base import Settings
-from stochflow.config.baselines import ChainConfig, PopulationConfig, RLConfig
+from stochflow.config.baselines import ChainConfig, PopulationConfig, RLConfig, SearchConfig
 from stochflow.config.context import PretrainingConfig
 from stochflow.config.methods import check_kind, objective_record
 from stochflow.config.objectives import ObjectiveRecord
@@ -354,6 +354,7 @@ class Config(Settings):
     rl: RLConfig = Field(default_factory=RLConfig)
     chains: ChainConfig = Field(default_factory=ChainConfig)
     population: PopulationConfig = Field(default_factory=PopulationConfig)
+    search: SearchConfig = Field(default_factory=SearchConfig)
     exploration: ExplorationConfig = Field(default_factory=ExplorationConfig)
     optimiser: OptimiserConfig = Field(default_factory=OptimiserConfig)
     budget: BudgetConfig = Field(default_factory=lambda: BudgetConfig(trajectories=32_000))

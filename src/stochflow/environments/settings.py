@@ -174,7 +174,7 @@ def _check_variable(config: Config) -> None:
         )
     if config.objective.record.edits_designs:
         raise ConfigError(
-            f"{config.objective.kind} changes letters of designs of one length; choose another method for variable "
+            f"{config.method} changes letters of designs of one length; choose another method for variable "
             "length, or fix the length"
         )
     if config.exploration.restarts:

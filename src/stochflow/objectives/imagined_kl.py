@@ -78,10 +78,7 @@ class ImaginedKL:
 
     def refresh(self) -> None:
         """Fit the surrogate to all paid scores and let the chains walk on it."""
-        paid, mask = self._learner.memory.designs, self._learner.network.mask
-        sequences, scores = paid.sequences, paid.scores
-        if mask is not None and bool((feasible := mask.alive(sequences)).any()):
-            sequences, scores = sequences[feasible], scores[feasible]
+        sequences, scores = self._learner.paid()
         if 0 < self._num_fitted < len(scores):
             arrived = torch.arange(self._num_fitted, len(scores))
             held_out = HeldOut(arrived, scores[arrived], self.surrogate.predict(sequences[arrived]))

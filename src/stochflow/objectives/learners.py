@@ -44,6 +44,17 @@ class SequenceLearner(Learner):
         log_rewards = self.reward.log_reward(scores, step)
         return log_rewards if self.log_shares is None else log_rewards + self.log_shares(outcomes.cpu())
 
+    def paid(self) -> tuple[Tensor, Tensor]:
+        """Paid designs, [n, L], and their scores, [n], in order of arrival: those that keep the constraints, if any do.
+
+        What breaks a constraint is known to score zero and would only confuse a regression.
+        """
+        designs, mask = self.memory.designs, self.network.mask
+        sequences, scores = designs.sequences, designs.scores
+        if mask is not None and bool((feasible := mask.alive(sequences)).any()):
+            return sequences[feasible], scores[feasible]
+        return sequences, scores
+
     def is_full(self, batch: Trajectories) -> bool:
         return self.network.mask is None and len(batch) > 0 and bool(batch.valid.numpy().all())
 

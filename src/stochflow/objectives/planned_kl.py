@@ -112,7 +112,7 @@ class PlannedKL(Objective):
             self.plan, self._states, self.behaviour_policies = None, None, []
             self._share_out(least)
             return
-        self._fit_reward_model()
+        self.reward_model.fit(*self.learner.paid())
         log_rewards, paid = self._leaf_values(step)
         known: dict[int, Tensor] = {}
 
@@ -153,14 +153,6 @@ class PlannedKL(Objective):
         self.planned_share = self._share_of(unplanned)
         if self.planned_share < 1.0:
             self.imagined.refresh()
-
-    def _fit_reward_model(self) -> None:
-        """Learn from the paid scores; what breaks a constraint is known to score zero and would only confuse."""
-        paid, mask = self.learner.memory.designs, self.learner.network.mask
-        sequences, scores = paid.sequences, paid.scores
-        if mask is not None and bool((feasible := mask.alive(sequences)).any()):
-            sequences, scores = sequences[feasible], scores[feasible]
-        self.reward_model.fit(sequences, scores)
 
     def terms(self, progress: float, entropy: bool = True) -> Terms:
         """Loss on states drawn from the plan's own visits, every depth with equal weight.

@@ -199,6 +199,36 @@ class DesignsFirst:
         self._rest.advance(outcomes)
 
 
+class KeptLetters:
+    """Intends some letters of given designs, whatever comes, and what another sampler says in place of the others.
+
+    Exploration leaves the kept letters alone. Where noise has led to a prefix at which constraints forbid a kept
+    letter, the other sampler chooses there too.
+    """
+
+    def __init__(self, designs: Tensor, kept: Tensor, num_tokens: int, rest: Sampler) -> None:
+        """The designs, and True where a letter is kept, [batch, L] each."""
+        self._letters, self._kept, self._rest = one_hot(designs, num_tokens).bool(), kept, rest
+        self._depth = 0
+
+    def log_policy(self) -> Array:
+        return self._rest.log_policy()
+
+    def allowed(self) -> Tensor | None:
+        allowed, kept = self._rest.allowed(), self._kept[:, self._depth, None]
+        if not kept.any():
+            return allowed
+        letters = self._letters[:, self._depth]
+        if allowed is None:
+            return letters | ~kept
+        possible = letters & allowed
+        return torch.where(kept & possible.any(dim=-1, keepdim=True), possible, allowed)
+
+    def advance(self, outcomes: Array) -> None:
+        self._depth += 1
+        self._rest.advance(outcomes)
+
+
 @singledispatch
 def policy_of(network: FlowModel) -> Policy:
     """The policy that a network stands for."""

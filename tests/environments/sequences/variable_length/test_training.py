@@ -191,6 +191,8 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "mixed without asking": ({"variable_length": False}, "give --variable-length"),
     "constraints": ({"constraints": {"forbid": ["A"]}}, "constraints are about designs of one length"),
     "chains": ({"method": "mcmc"}, "mcmc changes letters of designs of one length"),
+    "masked letters": ({"method": "gfn-delta-cs"}, "gfn-delta-cs changes letters of designs of one length"),
+    "local search": ({"method": "gfn-ls"}, "gfn-ls changes letters of designs of one length"),
     "restarts": (
         {"method": "sgfn-kl-bootstrap", "settings": ["exploration.restarts=0.1"]},
         "random prefixes may break the rules",
