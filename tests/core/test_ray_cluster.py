@@ -43,6 +43,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -
     ray = PretendedRay(error)
     monkeypatch.setitem(sys.modules, "ray", ray)  # type: ignore[arg-type]  # it is asked for attributes alone
     monkeypatch.setitem(sys.modules, "ray._private.ray_constants", ray.constants)  # type: ignore[arg-type]  # likewise
+    util = SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1")
+    monkeypatch.setitem(sys.modules, "ray.util", util)  # type: ignore[arg-type]  # likewise
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     return ray
@@ -129,3 +131,5 @@ def test_what_ray_refuses_is_one_sentence(monkeypatch: pytest.MonkeyPatch, error
     installed(monkeypatch, error)
     with pytest.raises(ConfigError, match=f"no Ray cluster answers at auto .{' '.join(str(error).split())}"):
         RayCluster(2, "auto").connect()
+    with pytest.raises(ConfigError, match=r"Ray cannot be started on this machine .*use the engine 'local'"):
+        RayCluster(2, None).connect()

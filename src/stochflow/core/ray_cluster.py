@@ -63,7 +63,12 @@ class RayCluster:
             with _own_sigterm(), contextlib.nullcontext() if self._address else _loopback_alone():
                 self.ray.init(**options, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # of any type, some of them plain
-            raise _no_answer(self._address or "this machine", one_line(error)) from None
+            if self._address is None:
+                raise ConfigError(
+                    f"Ray cannot be started on this machine ({one_line(error)}); try again when it is less busy, or use "
+                    "the engine 'local'"
+                ) from None
+            raise _no_answer(self._address, one_line(error)) from None
         self._joined = True
 
     def task(self, function: Callable[..., Any], **options: Any) -> Any:
@@ -106,7 +111,7 @@ def _own_sigterm() -> Iterator[None]:
 @contextlib.contextmanager
 def _loopback_alone() -> Iterator[None]:
     """Let Ray start on the loopback interface: on Linux it would take an address that other machines reach."""
-    constants = extra("ray._private.ray_constants", "ray")
+    constants: Any = extra("ray._private.ray_constants", "ray")
     before, given = constants.ENABLE_RAY_CLUSTER, os.environ.get(_MANY_MACHINES)
     # this process has read the variable already, and those that it starts will
     constants.ENABLE_RAY_CLUSTER, os.environ[_MANY_MACHINES] = False, "0"
@@ -120,11 +125,14 @@ def _loopback_alone() -> Iterator[None]:
 
 def _check_reachable(address: str | None) -> None:
     """Knock at the port of a cluster: Ray itself would try for minutes before it gives up."""
-    parts = re.fullmatch(r"(?:ray://)?(?P<host>[^:/]+):(?P<port>\d{1,5})", address or "")
+    parts = re.fullmatch(r"(?P<client>ray://)?(?P<host>[^:/]+):(?P<port>\d{1,5})", address or "")
     if parts is None:
         return
+    host = parts["host"]
+    if parts["client"] is None and host in ("127.0.0.1", "localhost"):  # Ray goes to the machine's outer address
+        host = extra("ray.util", "ray").get_node_ip_address()
     try:
-        with socket.create_connection((parts["host"], int(parts["port"])), timeout=_KNOCK) as connection:
+        with socket.create_connection((host, int(parts["port"])), timeout=_KNOCK) as connection:
             answers = os.environ.get("RAY_USE_TLS", "0") == "1" or _speaks_http2(connection)
     except (OSError, OverflowError) as error:
         raise _no_answer(str(address), str(error)) from None
