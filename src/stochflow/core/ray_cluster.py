@@ -65,8 +65,8 @@ class RayCluster:
         except Exception as error:  # of any type, some of them plain
             if self._address is None:
                 raise ConfigError(
-                    f"Ray cannot be started on this machine ({one_line(error)}); try again when it is less busy, or use "
-                    "the engine 'local'"
+                    f"Ray cannot be started on this machine ({one_line(error)}); try again when it is less busy, or "
+                    "use the engine 'local'"
                 ) from None
             raise _no_answer(self._address, one_line(error)) from None
         self._joined = True
