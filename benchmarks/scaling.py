@@ -25,7 +25,8 @@ import torch
 
 from benchmarks import sleeping_oracle
 from benchmarks.sweep import RESULTS
-from stochflow.config.schema import Config, OracleConfig
+from stochflow.config.oracle import OracleConfig
+from stochflow.config.schema import Config
 from stochflow.environments.sequences.oracles.task import OracleTask
 from stochflow.experiments.build import build
 from stochflow.experiments.launch import resolve_config

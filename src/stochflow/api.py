@@ -10,7 +10,7 @@ import pandas as pd
 
 from stochflow.config.layers import resolve
 from stochflow.config.noise import whole_channel
-from stochflow.config.options import TRAIN, settings_of
+from stochflow.config.options import RUN_ORACLE_ENGINE, TRAIN, settings_of
 from stochflow.config.schema import Config
 from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError
@@ -23,6 +23,7 @@ from stochflow.environments.settings import exact_layers, pretraining_layers, re
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments.build import build as build_experiment
 from stochflow.experiments.build import restore
+from stochflow.experiments.draws import drawn
 from stochflow.experiments.experiment import Experiment, summarise
 from stochflow.experiments.launch import LaunchOptions, Listener, launch, prepare
 from stochflow.experiments.torch_settings import computing
@@ -33,9 +34,7 @@ from stochflow.truth.figures import exact_figures
 
 Settings = Mapping[str, Any]
 Function = Callable[[list[str]], Any]
-_CHUNK = 4096
 _BYTES_PER_DESIGN = 400  # two strings and three numbers, and the text that is made of them
-_MIN_NEW_SHARE = 0.005
 
 
 class Run:
@@ -43,10 +42,18 @@ class Run:
 
     Args:
         oracle: the score function of the run, or its name: without it scores that were never paid for cannot be had.
+        oracle_engine, address: where it is called, as for `train`; by default as in training.
     """
 
-    def __init__(self, path: str | Path, oracle: str | Function | None = None) -> None:
-        self._oracle = None if oracle is None else named_task(oracle)[1]
+    def __init__(
+        self,
+        path: str | Path,
+        oracle: str | Function | None = None,
+        oracle_engine: str | None = None,
+        address: str | None = None,
+    ) -> None:
+        self._oracle = named_task(oracle, address)[1]
+        self._called = settings_of(RUN_ORACLE_ENGINE, {"oracle_engine": oracle_engine, "address": address})
         self.directory = RunDirectory.open(Path(path))
         self.path = self.directory.path
         self._experiment: Experiment | None = None
@@ -90,7 +97,7 @@ class Run:
         config, environment = experiment.config, self._environment(noise)
         generator = RandomStreams(config.seed if seed is None else seed)["evaluation"]
         with computing(config), contextlib.closing(environment):
-            return _drawn(
+            return drawn(
                 lambda num: experiment.samples(num, generator, environment, score_samples),
                 n,
                 environment.object_column if unique else None,
@@ -109,7 +116,8 @@ class Run:
     def experiment(self) -> Experiment:
         """The parts of the run as its newest checkpoint left them."""
         if self._experiment is None:
-            self._experiment = restore(self.directory, self.config, function=self._oracle)
+            config = resolve([self.config.model_dump(mode="json"), self._called]) if self._called else self.config
+            self._experiment = restore(self.directory, config, function=self._oracle)
         return self._experiment
 
     def _environment(self, noise: float | str | None) -> Environment:
@@ -134,6 +142,8 @@ def train(
     alphabet: str | None = None,
     oracle_calls: int | None = None,
     oracle_cache: str | Path | None = None,
+    oracle_engine: str | None = None,
+    address: str | None = None,
     score_samples: bool = False,
     constraints: Settings | None = None,
     method: str | None = None,
@@ -178,6 +188,9 @@ def train(
             by default.
         oracle_calls: a budget too: how many different designs, or noisy measurements, to pay for.
         oracle_cache: SQLite file of paid scores that runs may share; by default it lies in the run directory.
+        oracle_engine: "local", processes on this machine, or "ray".
+        address: of the Ray cluster that calls the oracle; without one, Ray is started on this machine. One that only a
+            config or a run names is not joined.
         score_samples: pay for the designs drawn at the end as well.
         constraints: what designs must satisfy, as in the config: forbid, both_strands, gc, fixed, max_homopolymer,
             symmetric.
@@ -207,11 +220,11 @@ def train(
     given = locals()  # the arguments: nothing else has a name yet
     continued = resume and out is not None and not is_vacant(Path(out))
     stored = RunDirectory.open(Path(str(out))).config().model_dump() if continued else None
-    name, function = (None, None) if oracle is None else named_task(oracle)
+    name, function = named_task(oracle, address)
     layers = training_layers(given | {"oracle": name and name.removeprefix(PREFIX)}, stored)
     options = LaunchOptions(resume, overwrite, tuple(track), profile, listen, stop)
     beginning = None if pretrained is None else Path(pretrained)
-    return Run(launch(layers, function, Path(out) if out else None, options, beginning), oracle)
+    return Run(launch(layers, function, Path(out) if out else None, options, beginning), oracle, address=address)
 
 
 def pretrain(
@@ -281,10 +294,16 @@ def build(
 
 
 def sample(
-    run: str | Path | Run, n: int = 1000, *, oracle: str | Function | None = None, **options: Any
+    run: str | Path | Run,
+    n: int = 1000,
+    *,
+    oracle: str | Function | None = None,
+    oracle_engine: str | None = None,
+    address: str | None = None,
+    **options: Any,
 ) -> pd.DataFrame:
-    """Designs from a finished run; see `Run.sample`."""
-    return load(run, oracle).sample(n, **options)
+    """Designs from a finished run; see `load` and `Run.sample`."""
+    return load(run, oracle, oracle_engine, address).sample(n, **options)
 
 
 def evaluate(
@@ -293,9 +312,11 @@ def evaluate(
     noise: float | str | None = None,
     score_samples: bool = False,
     oracle: str | Function | None = None,
+    oracle_engine: str | None = None,
+    address: str | None = None,
 ) -> Summary:
-    """Every metric of a run, recomputed from its checkpoint; see `Run.evaluate`."""
-    return load(run, oracle).evaluate(noise=noise, score_samples=score_samples)
+    """Every metric of a run, recomputed from its checkpoint; see `load` and `Run.evaluate`."""
+    return load(run, oracle, oracle_engine, address).evaluate(noise=noise, score_samples=score_samples)
 
 
 def exact(
@@ -353,25 +374,15 @@ def doctor(run: str | Path | Run) -> list[Diagnosis]:
     return found
 
 
-def load(run: str | Path | Run, oracle: str | Function | None = None) -> Run:
-    """A run from its directory; with its oracle, if new designs shall be scored."""
+def load(
+    run: str | Path | Run,
+    oracle: str | Function | None = None,
+    oracle_engine: str | None = None,
+    address: str | None = None,
+) -> Run:
+    """A run from its directory; with its oracle and where it is called, if new designs shall be scored."""
     if isinstance(run, Run):
-        return run if oracle is None else Run(run.path, oracle)
-    return Run(run, oracle)
-
-
-def _drawn(draws: Callable[[int], pd.DataFrame], n: int, unique: str | None) -> pd.DataFrame:
-    """n rows of draws, or as many with different entries in the column `unique` as can be found in reasonable time."""
-    if unique is None:
-        sizes = [min(_CHUNK, n - start) for start in range(0, n, _CHUNK)]
-        return pd.concat([draws(size) for size in sizes], ignore_index=True)
-    parts: list[pd.DataFrame] = []
-    seen: set[str] = set()
-    while len(seen) < n:
-        fresh = draws(_CHUNK).drop_duplicates(unique)
-        fresh = fresh[~fresh[unique].isin(seen)]
-        parts.append(fresh)
-        seen.update(fresh[unique])
-        if len(fresh) < _MIN_NEW_SHARE * _CHUNK:
-            break
-    return pd.concat(parts, ignore_index=True).head(n)
+        if (oracle, oracle_engine, address) == (None, None, None):
+            return run
+        run = run.path
+    return Run(run, oracle, oracle_engine, address)

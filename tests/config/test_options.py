@@ -25,6 +25,7 @@ from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.experiments.sweep.config import SweepConfig
 
+OF_LOADING = ("run", "oracle", "oracle_engine", "address")
 RULES = {option.name for option in CONSTRAINTS}
 
 
@@ -40,7 +41,8 @@ def names(options: tuple[Option, ...]) -> set[str]:
         (stochflow.exact, EXACT, {"constraints"}),
         (stochflow.compare, COMPARE, {"listen"}),
         (stochflow.evaluate, EVALUATE, set()),
-        (stochflow.Run.sample, tuple(option for option in SAMPLE if option.name not in ("run", "oracle")), {"self"}),
+        (stochflow.load, tuple(option for option in SAMPLE if option.name in OF_LOADING), set()),
+        (stochflow.Run.sample, tuple(option for option in SAMPLE if option.name not in OF_LOADING), {"self"}),
     ],
 )
 def test_every_option_is_an_argument_with_the_same_default(

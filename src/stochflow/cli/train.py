@@ -39,7 +39,7 @@ def train(**given: Any) -> None:
     if given["profile"]:
         console.print((run.path / PROFILE).read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
     say_unscored(run.summary.scored_fraction)
-    named = "" if given["oracle"] is None else f" --oracle {given['oracle']}"
+    named = "".join(f" --{name} {given[name]}" for name in ("oracle", "address") if given[name] is not None)
     _say_where(run, f"train --resume --out {run.path}{named}", f"designs in {' and '.join(_sample_files(run.path))}")
 
 

@@ -88,6 +88,11 @@ def _whole_path(path: str | Path) -> str:
     return str(Path(path).resolve())
 
 
+def _engine(name: str) -> dict[str, Any]:
+    """Settings of where an oracle is called; processes of this machine have no address."""
+    return {"engine": name, "address": None} if name == "local" else {"engine": name}
+
+
 def _argument(option: Option, value: Any) -> Any:
     if value is None:
         return () if option.kind == list[str] else None
@@ -133,6 +138,20 @@ _RUNNING = (
 )
 _SCORE_SAMPLES = _switch(
     "score_samples", "Ask the oracle also for drawn designs that were never paid for.", "oracle.score_samples"
+)
+_ORACLE_ENGINE = (
+    Option(
+        "oracle_engine",
+        str,
+        "Call the oracle in processes here or on a Ray cluster.  [default: local]",
+        "oracle",
+        metavar="local|ray",
+        parse=_engine,
+    ),
+    Option("address", str, "Ray cluster that calls the oracle; started here if not given.", "oracle.address"),
+)
+RUN_ORACLE_ENGINE = tuple(
+    replace(option, help=option.help.replace("default: local", "default: as in training")) for option in _ORACLE_ENGINE
 )
 _RUN_ORACLE = Option("oracle", str, f"The run's oracle, for --score-samples. {_NAMED}", metavar=_FUNCTION)
 
@@ -197,6 +216,7 @@ TRAIN = (
         metavar="FILE",
         parse=_whole_path,
     ),
+    *_ORACLE_ENGINE,
     _SCORE_SAMPLES,
     *CONSTRAINTS,
     _METHOD,
@@ -283,7 +303,8 @@ SAMPLE = (
     Option("seed", int, "Another seed gives other designs."),
     _SCORE_SAMPLES,
     _RUN_ORACLE,
+    *RUN_ORACLE_ENGINE,
     Option("out", Path, "File to write; standard output by default."),
 )
-EVALUATE = (RUN, _NOISE, _SCORE_SAMPLES, _RUN_ORACLE)
+EVALUATE = (RUN, _NOISE, _SCORE_SAMPLES, _RUN_ORACLE, *RUN_ORACLE_ENGINE)
 CONFIG = (replace(_TASK, help="Task name."), replace(_METHOD, help="Method name."), _CONFIG, _SETTINGS)

@@ -9,6 +9,7 @@ from stochflow.config.baselines import ChainConfig, PopulationConfig, RLConfig, 
 from stochflow.config.context import PretrainingConfig
 from stochflow.config.methods import check_kind, objective_record
 from stochflow.config.objectives import ObjectiveRecord
+from stochflow.config.oracle import OracleConfig
 
 _BATCHES_KEPT = 64
 _DECAY = 0.9
@@ -277,20 +278,6 @@ class ConstraintConfig(Settings):
         if self.gc is not None and (len(self.gc) != 2 or not 0.0 <= self.gc[0] <= self.gc[1] <= 1.0):
             raise ValueError("gc takes two shares between 0 and 1, the smaller first")
         return self
-
-
-class OracleConfig(Settings):
-    """A user's own function as the task (task oracle:package.module:function)."""
-
-    length: int | None = Field(None, ge=1, le=4096, description="Letters of a design.")
-    alphabet: str | None = Field(None, description="dna, rna, protein, or the letters themselves.")
-    batch_size: int = Field(64, ge=1, le=2**20, description="Most designs per call.")
-    workers: int = Field(1, ge=1, le=1024, description="Processes that call the function at the same time.")
-    timeout: float | None = Field(600.0, gt=0, le=10**6, description="Seconds that a call may take; null waits on.")
-    retries: int = Field(2, ge=0, le=100, description="How often a call that failed is made again.")
-    backoff: float = Field(1.0, ge=0, le=3600, description="Seconds before the first retry, doubled for each further.")
-    cache: str | None = Field(None, description="SQLite file of paid scores to share; null: in the run directory.")
-    score_samples: bool = Field(False, description="Also pay for the designs drawn at the end.")
 
 
 class BudgetConfig(Settings):

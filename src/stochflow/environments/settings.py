@@ -10,7 +10,8 @@ from typing import Any
 from stochflow.config.layers import merge, resolve
 from stochflow.config.methods import PRETRAINING, method_settings
 from stochflow.config.options import EXACT, PRETRAIN, TRAIN, settings_of
-from stochflow.config.schema import Config, ConstraintConfig, MotifConfig, OracleConfig, TableConfig
+from stochflow.config.oracle import OracleConfig
+from stochflow.config.schema import Config, ConstraintConfig, MotifConfig, TableConfig
 from stochflow.config.yaml import parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.environments.registry import (
@@ -146,6 +147,10 @@ def _check_belongings(config: Config) -> None:
             f"--length and --alphabet say what designs of an oracle are, and the task is '{config.task}'; leave them "
             "out"
         )
+    if config.oracle.engine == "ray" and not config.task.startswith(ORACLE_PREFIX):
+        raise ConfigError(f"--oracle-engine says who calls an oracle, and the task is '{config.task}'; leave it out")
+    if config.oracle.address is not None and config.oracle.engine != "ray":
+        raise ConfigError("--address names a Ray cluster; add --oracle-engine ray, or leave it away")
 
 
 def _check_motifs(config: Config) -> None:

@@ -27,6 +27,7 @@ def train_command(config: Config, out: str) -> str:
         words += [] if noise is None else ["--noise", noise]
         words += ["--seed", str(config.seed)]
         words += [word for name, value in budget.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+        words += ["--address", config.oracle.address] if config.oracle.address is not None else []
         words += ["--device", config.device] if config.device != "auto" else []
         words += [word for assignment in assignments(config) for word in ("--set", assignment)]
     except StochflowError:
@@ -97,6 +98,8 @@ def assignments(config: Config) -> list[str]:
     elif config.pretraining.source is not None:  # these come with the sampler
         flags["pretraining"] = config.pretraining.model_dump()
         flags["model"] = config.model.model_dump()
+    if config.oracle.address is not None:  # is named, not set
+        flags["oracle"] = {"address": config.oracle.address}
     noise = noise_flag(config.channel)
     if noise is not None:
         flags["channel"] = parse_noise(noise)

@@ -101,6 +101,8 @@ def _runs(spec: SweepConfig, oracles: Sequence[str]) -> Iterator[PlannedRun]:
 
 def _check_surroundings(spec: SweepConfig, config: Config, environment: Environment) -> None:
     """What a run needs beyond its settings must be there before the first one starts."""
+    if config.oracle.engine == "ray":
+        raise ConfigError("a comparison spreads whole runs; leave out oracle.engine and give --engine ray")
     if config.evaluation.reference is not None:
         environment.read_designs(Path(config.evaluation.reference))
     if spec.engine == "local":  # machines of a cluster have devices and modules of their own

@@ -67,6 +67,19 @@ def meets(designs):
         time.sleep(0.01)
     return good(designs)
 
+def fragile(designs):
+    """When two calls are under way, one of them ends the process that started its worker, once."""
+    scores = good(designs)
+    (HERE / f"here-{os.getpid()}").touch()
+    while len(list(HERE.glob("here-*"))) < 2:
+        time.sleep(0.01)
+    try:
+        (HERE / "killed").touch(exist_ok=False)
+    except FileExistsError:
+        return scores
+    os.kill(os.getppid(), 9)
+    time.sleep(60)
+
 def arrays(designs):
     import numpy
     return numpy.array(good(designs), dtype="float32")

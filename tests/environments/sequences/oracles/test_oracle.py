@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from stochflow.config.schema import OracleConfig
+from stochflow.config.oracle import OracleConfig
 from stochflow.core.errors import OracleError
 from stochflow.environments.sequences.oracles import worker
 from stochflow.environments.sequences.oracles.cache import ScoreCache

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 from stochflow.core.errors import ConfigError, OracleError
@@ -15,11 +16,14 @@ from stochflow.environments.sequences.oracles.worker import Function
 
 Reply = dict[str, Any]
 
-_START_LIMIT = 600.0
+START_LIMIT = 600.0  # seconds
 
 
 class OracleClient(ABC):
     """Calls the score function, one batch of designs at a time."""
+
+    def connect(self) -> None:  # noqa: B027  # most clients need nothing
+        """Connect to what the calls need, in the thread that asks for scores; calls may come from others."""
 
     @abstractmethod
     def start(self) -> None:
@@ -63,24 +67,34 @@ class RefusingClient(OracleClient):
 
 
 class WorkerClient(OracleClient):
-    """Calls a function by name in a worker process, started when it is needed and restarted after it died."""
+    """Calls a function by name in a worker process, started when it is needed and restarted after it died.
 
-    def __init__(self, name: str, timeout: float | None) -> None:
+    Args:
+        timeout: seconds that a call may take.
+        folder: where the process works and modules are searched first, if there is such a folder; by default the
+            current one.
+        path: further folders of modules, before those of this process.
+    """
+
+    def __init__(self, name: str, timeout: float | None, folder: str | None = None, path: Sequence[str] = ()) -> None:
         self._name, self._timeout = name, timeout
+        self._folder, self._path = folder, path
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
         if self._process is not None:
             return
+        folder = self._folder if self._folder is not None and os.path.isdir(self._folder) else os.getcwd()
         self._process = subprocess.Popen(
             [sys.executable, worker.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             encoding="utf-8",
+            cwd=folder,
         )
         # the time limit of a call does not apply to imports
-        reply = self._exchange({"path": [os.getcwd(), *sys.path], "function": self._name}, _START_LIMIT)
+        reply = self._exchange({"path": [folder, *self._path, *sys.path], "function": self._name}, START_LIMIT)
         reason = reply.get("refused", reply.get("problem"))
         if reason is not None:
             self.close()

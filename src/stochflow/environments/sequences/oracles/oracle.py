@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
-from stochflow.config.schema import OracleConfig
+from stochflow.config.oracle import OracleConfig
 from stochflow.core.errors import OracleError
 from stochflow.environments.sequences.oracles.cache import ScoreCache
 from stochflow.environments.sequences.oracles.clients import OracleClient, Reply
@@ -37,6 +37,8 @@ class Oracle:
         self._closed.clear()
         known = self.cache.get(designs)
         missing = [design for design in dict.fromkeys(designs) if design not in known]
+        if missing:
+            self._clients[0].connect()
         size = self._config.batch_size
         batches = [missing[start : start + size] for start in range(0, len(missing), size)]
         # a batch that fails does not discard the scores of the others
@@ -71,11 +73,11 @@ class Oracle:
                     return scores
                 if attempt:
                     self._closed.wait(self._config.backoff * 2 ** (attempt - 1))
-                found, problem = valid_scores(client.score(pending), pending)
+                found, problem = self._asked(client, pending)
                 scores |= self._kept(found)
                 pending = [design for design in pending if design not in scores]
             for design in pending if len(pending) > 1 else []:
-                found, problem = valid_scores(client.score([design]), [design])
+                found, problem = self._asked(client, [design])
                 scores |= self._kept(found)
                 if not found:
                     raise self._error(design, problem)
@@ -84,6 +86,11 @@ class Oracle:
             return scores
         finally:
             self._idle.put(client)
+
+    def _asked(self, client: OracleClient, designs: list[str]) -> tuple[dict[str, float], str]:
+        if self._closed.is_set():  # by Ctrl-C: do not start the worker again
+            raise OracleError("the oracle was closed")
+        return valid_scores(client.score(designs), designs)
 
     def _kept(self, scores: dict[str, float]) -> dict[str, float]:
         if scores:

@@ -5,29 +5,42 @@ import sys
 import uuid
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from stochflow.config.schema import OracleConfig
+from stochflow.config.oracle import OracleConfig
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.files import write_atomically
+from stochflow.core.ray_cluster import RayCluster
 from stochflow.environments.registry import ORACLE_PREFIX
 from stochflow.environments.sequences.alphabets import named_alphabet
 from stochflow.environments.sequences.oracles.cache import ScoreCache
 from stochflow.environments.sequences.oracles.clients import InProcessClient, OracleClient, RefusingClient, WorkerClient
 from stochflow.environments.sequences.oracles.oracle import Oracle
+from stochflow.environments.sequences.oracles.ray_client import RayClient
 from stochflow.environments.sequences.task import Alphabet, Task
 
 Function = Callable[..., Any]
-# a score function or its name, as the user has given it; None where the user has given none
-OracleFunction = Function | str | None
 
 PREFIX = ORACLE_PREFIX
 CACHE = "oracle.sqlite"
 _PAYER = "oracle.id"
+
+
+@dataclass(frozen=True)
+class OnCluster:
+    """A score function or its name, and the address of the Ray cluster that calls it; both named by the user."""
+
+    function: Function | str
+    address: str
+
+
+# a score function or its name, as the user has given it; None where the user has given none
+OracleFunction = Function | str | OnCluster | None
 
 
 class OracleTask(Task):
@@ -40,7 +53,8 @@ class OracleTask(Task):
     Args:
         name: name of the function.
         function: the oracle as the user has named it: the same name, or the function itself where it cannot be
-            imported by name; None for a task that only has the scores of its cache.
+            imported by name; None for a task that only has the scores of its cache. A Ray cluster is joined only if
+            the user names it too.
         alphabet: encoding of strings as tokens; by default one token per letter.
     """
 
@@ -58,7 +72,13 @@ class OracleTask(Task):
                 f"the oracle '{name}' needs to know what a design is; give --length L and --alphabet dna, rna, protein "
                 "or the letters"
             )
-        if callable(function) and (config.workers > 1 or config.cache is not None):
+        if isinstance(function, OnCluster):
+            function, address = function.function, function.address
+        else:
+            address = None
+        if function is not None:
+            _check_cluster(config, address)
+        if callable(function) and (config.workers > 1 or config.cache is not None or config.engine == "ray"):
             raise ConfigError(
                 f"the function '{name}' cannot be imported by that name, so it can have neither workers nor a shared "
                 "cache; put it into a module"
@@ -71,6 +91,7 @@ class OracleTask(Task):
         self.length = config.length
         self._function_name, self._config, self._function = name, config, function
         self._oracle: Oracle | None = None
+        self._cluster = RayCluster(config.workers, config.address)
 
     @property
     def enumerable(self) -> bool:
@@ -95,12 +116,16 @@ class OracleTask(Task):
         client = self._clients()[0]
         try:
             client.start()
+        except BaseException:
+            self._cluster.close()
+            raise
         finally:
             client.close()
 
     def close(self) -> None:
         if self._oracle is not None:
             self._oracle.close()
+        self._cluster.close()
 
     def score(self, tokens: Tensor) -> Tensor:
         """Scores from the cache, and from the function for designs that are not in it; → [num_sequences]."""
@@ -132,12 +157,24 @@ class OracleTask(Task):
             return [RefusingClient(self._unnamed())]
         if callable(self._function):
             return [InProcessClient(self._function, self._function_name)]
-        return [WorkerClient(self._function_name, self._config.timeout) for _ in range(self._config.workers)]
+        name, config = self._function_name, self._config
+        if config.engine == "ray":
+            return [RayClient(name, config.timeout, self._cluster) for _ in range(config.workers)]
+        return [WorkerClient(name, config.timeout) for _ in range(config.workers)]
 
     def _unnamed(self) -> str:
         return (
             f"the oracle '{self._function_name}' is code, which runs only when you name it yourself; if you trust it, "
             f"add --oracle {self._function_name}"
+        )
+
+
+def _check_cluster(config: OracleConfig, named: str | None) -> None:
+    """Refuse a cluster that only a file names, for whoever runs it can run code here."""
+    if config.engine == "ray" and config.address not in (None, named):
+        raise ConfigError(
+            f"the Ray cluster '{config.address}' is joined only when you name it yourself; if you trust it, add "
+            f"--address {config.address}"
         )
 
 
@@ -171,9 +208,17 @@ def _has_source(module: str) -> bool:
         return False
 
 
-def named_task(oracle: Function | str) -> tuple[str, Function | str]:
-    """Name of the task, and the oracle: its name, or the function itself where no other process can import it."""
-    if isinstance(oracle, str):
-        return PREFIX + oracle, oracle
-    name, importable = function_name(oracle)
-    return PREFIX + name, name if importable else oracle
+def named_task(oracle: Function | str | None, address: str | None = None) -> tuple[str | None, OracleFunction]:
+    """Name of the task, and the oracle: its name, or the function itself where no other process can import it.
+
+    Args:
+        oracle: as the user has given it; without one there is no name either.
+        address: of the Ray cluster that the user has named.
+    """
+    if oracle is None:
+        if address is not None:
+            raise ConfigError(f"--address {address} is a cluster that calls an oracle; name the oracle by --oracle")
+        return None, None
+    name, importable = (oracle, True) if isinstance(oracle, str) else function_name(oracle)
+    function = name if importable else oracle
+    return PREFIX + name, function if address is None else OnCluster(function, address)
