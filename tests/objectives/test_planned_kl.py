@@ -23,6 +23,7 @@ from stochflow.objectives.planning.plan_prefixes import PlanSampler
 from stochflow.objectives.planning.plan_states import PlannedStates, draw_states
 from stochflow.sampling.prefix_trie import PrefixTrie
 from stochflow.training.optimizer import require_finite
+from stochflow.truth.prefix_tree import attainable_optimum
 
 SCORES = torch.rand(27, dtype=torch.float64, generator=torch.Generator().manual_seed(5))
 SETTINGS = {
@@ -174,7 +175,7 @@ def test_the_behaviour_prefers_what_was_not_paid_for_and_the_targets_do_not() ->
     pay(experiment, paid)
     objective.replan(step=0)
     assert objective.plan is not None
-    node = experiment.trainer.learner.memory.trie.find(torch.tensor([[0, 0]]))
+    node = objective.trie.find(torch.tensor([[0, 0]]))
     eager, sober = objective.behaviour_policies[2][node], objective.plan.policies[2][node]
     assert eager[0, 2] > sober[0, 2] + 0.1
     _, without = tiny_experiment(plan={"bonus": 0.0}, dynamics={"kind": "known"})
@@ -187,8 +188,23 @@ def test_the_behaviour_prefers_what_was_not_paid_for_and_the_targets_do_not() ->
 # -- the targets
 
 
+def test_a_small_tree_is_planned_as_a_whole() -> None:
+    experiment, objective = tiny_experiment(dynamics={"kind": "known"})
+    learner = experiment.trainer.learner
+    scramble(learner.network)
+    pay(experiment, torch.tensor([[0, 1, 2], [0, 1, 0], [2, 2, 2]]))
+    objective.replan(step=0)
+    assert objective.plan is not None
+    every = torch.cartesian_prod(*[torch.arange(3)] * 3)
+    believed = objective.reward_model.expected_log_reward(every, learner.reward, 0)
+    believed[[3, 5, 26]] = learner.reward.log_reward(SCORES[[3, 5, 26]])
+    optimum = attainable_optimum(believed, experiment.environment.channel, 3)
+    assert math.isclose(float(objective.plan.values[0]), optimum.value, abs_tol=1e-3)
+    assert [len(visits) for visits in objective.plan.visits] == [1, 3, 9]
+
+
 def test_values_come_from_rewards_the_model_and_the_flow_head() -> None:
-    experiment, objective = tiny_experiment()
+    experiment, objective = tiny_experiment(plan={"whole": 0})
     learner = experiment.trainer.learner
     scramble(learner.network)
     pay(experiment, torch.tensor([[0, 1, 2], [0, 1, 0], [2, 2, 2]]))
@@ -206,7 +222,7 @@ def test_values_come_from_rewards_the_model_and_the_flow_head() -> None:
 
 
 def test_what_was_paid_counts_also_where_a_small_plan_leaves_it_out() -> None:
-    experiment, objective = tiny_experiment(plan={"max_entries": 18})
+    experiment, objective = tiny_experiment(plan={"whole": 0, "max_entries": 18})
     every = torch.cartesian_prod(*[torch.arange(3)] * 3)
     pay(experiment, every)
     objective.replan(step=0)
