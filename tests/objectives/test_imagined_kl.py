@@ -95,21 +95,23 @@ def shaken(experiment: Experiment, generator: torch.Generator) -> None:
 
 
 def log_probs(experiment: Experiment, tokens: Tensor) -> Tensor:
-    """log P_π(x) by autograd, [n]."""
+    """log M(x_t|s_t) by autograd, whose sum is log P_π(x); [n, L]."""
     learner = experiment.trainer.learner
     heads = learner.network.evaluate(AlongPaths(tokens, torch.ones_like(tokens, dtype=torch.bool))).heads()
     matrices = learner.log_dynamics_of(tokens)  # type: ignore[attr-defined]
-    return pick(log_marginal(heads.log_policy, matrices), tokens).sum(dim=-1)
+    return pick(log_marginal(heads.log_policy, matrices), tokens)
 
 
 def test_the_gradient_of_forward_kl_is_that_of_the_likelihood(generator: torch.Generator) -> None:
     experiment = made("tiny")
     shaken(experiment, generator)
     designs = torch.randint(3, (40, 3), generator=generator)
-    terms = imagined_of(experiment).forward_terms(designs)
+    given = torch.randint(3, (40,), generator=generator)
+    terms = imagined_of(experiment).forward_terms(designs, given)
     terms["loss"].backward()
     found = gradients(experiment)
-    expected = -log_probs(experiment, designs).mean()
+    drawn = torch.arange(3) >= given.unsqueeze(1)
+    expected = -(log_probs(experiment, designs) * drawn).sum(dim=-1).mean()
     expected.backward()
     assert math.isclose(float(terms["loss"]), expected.item(), rel_tol=1e-5)
     torch.testing.assert_close(found, gradients(experiment), atol=1e-6, rtol=1e-4)
@@ -123,7 +125,7 @@ def test_the_gradient_of_reverse_kl_points_where_the_exact_one_does(generator: t
     for _ in range(20):
         imagined.reverse_terms(2000)["loss"].backward()
         total = total + gradients(experiment)
-    logs = log_probs(experiment, EVERYTHING)
+    logs = log_probs(experiment, EVERYTHING).sum(dim=-1)
     (logs.exp() * (logs - LOG_REWARDS.float())).sum().backward()
     exact = gradients(experiment)
     # the flow head has a loss of its own

@@ -231,6 +231,7 @@ class ImaginationConfig(Settings):
     reverse: float = Field(0.25, ge=0, le=1, description="Share of them by reverse KL on rollouts through P̂.")
     near: float = Field(0.7, ge=0, le=1, description="Share of a batch that is intended near the best paid designs.")
     num_chains: int = Field(512, ge=2, le=2**16, description="Metropolis chains on the surrogate.")
+    num_repairs: int = Field(256, ge=0, le=2**16, description="Chains that complete prefixes of the policy's draws.")
     moves: int = Field(400, ge=0, description="Moves of every chain after a new fit.")
     restarts: float = Field(0.25, ge=0, le=1, description="Share of chains, the worst, that begin again at parents.")
     shifts: float = Field(0.5, ge=0, le=1, description="Share of moves that shift a stretch by one place.")

@@ -17,7 +17,7 @@ from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import PathOutputs, log_sum, silent
 from stochflow.objectives.planning.surrogate_chains import SurrogateChains
 from stochflow.sampling.policies import DesignsFirst
-from stochflow.sampling.rollout import rollout
+from stochflow.sampling.rollout import Walk, rollout
 from stochflow.surrogates.base import HeldOut, Surrogate
 from stochflow.surrogates.gaussian_process import GaussianProcess
 from stochflow.surrogates.letter_distances import letter_distance
@@ -74,7 +74,8 @@ class ImaginedKL:
         self.quality = torch.full((2,), torch.nan, dtype=torch.float64)
         self._best, self._num_fitted = 0.0, 0
         # with other rules for every prefix, or a P̂ that sees it, an imagined rollout would not be the policy's
-        self._reverse = 0.0 if learner.network.mask is not None or learner.dynamics.sees_state else self._config.reverse
+        can_imagine = learner.network.mask is None and not learner.dynamics.sees_state
+        self._reverse, self._num_repairs = (self._config.reverse, self._config.num_repairs) if can_imagine else (0.0, 0)
 
     def refresh(self) -> None:
         """Fit the surrogate to all paid scores and let the chains walk on it."""
@@ -86,7 +87,8 @@ class ImaginedKL:
         self.surrogate.fit(sequences, scores)
         self._best, self._num_fitted = float(scores.max()), len(scores)
         log_rewards = self._learner.reward.log_reward(scores)
-        self.chains.refresh(sequences, log_rewards, self.log_reward, self._generator)
+        drawn = self._imagined(self._num_repairs).outcomes if self._num_repairs else sequences[:0]
+        self.chains.refresh(sequences, log_rewards, self.log_reward, drawn, self._generator)
 
     def log_reward(self, tokens: Tensor) -> Tensor:
         """log R of the predicted scores, none better than the best that was paid for; [n, L] → [n]."""
@@ -114,7 +116,7 @@ class ImaginedKL:
             if int((update + 1) * share) > int(update * share):
                 yield {**self.reverse_terms(rows // 2), **told}
             else:
-                yield {**self.forward_terms(self.chains.draw(rows, self._generator)), **told}
+                yield {**self.forward_terms(*self.chains.draw(rows, self._generator)), **told}
 
     def sampler(self, num_near: int, rest: Sampler) -> Sampler:
         """Intends designs near the best paid ones in the first rows, and what `rest` says in the others."""
@@ -137,18 +139,20 @@ class ImaginedKL:
         self._best, num_fitted = state["numbers"].tolist()
         self._num_fitted, self.quality = int(num_fitted), state["quality"]
 
-    def forward_terms(self, designs: Tensor) -> Terms:
-        """Forward KL, up to the entropy of the designs, [n, L]."""
+    def forward_terms(self, designs: Tensor, given: Tensor) -> Terms:
+        """Forward KL of what was drawn, up to its entropy; [n, L], and how many letters of each were given, [n]."""
         learner = self._learner
         evaluation = learner.network.evaluate(AlongPaths(designs, torch.ones_like(designs, dtype=torch.bool)))
         if learner.network.mask is not None:
             log_policy = evaluation.heads().log_policy
             log_probs = pick(log_marginal(log_policy, learner.log_dynamics_of(designs)), designs.to(learner.device))
-            negative = -log_probs.sum(dim=-1).mean()
+            drawn = torch.arange(designs.shape[1]) >= given.unsqueeze(1)
+            negative = -(log_probs * drawn.to(learner.device)).sum(dim=-1).mean()
             return {"loss": negative, "forward_kl_loss": negative.detach()}
         outputs = PathOutputs(evaluation.outputs(), learner.network.num_tokens, designs.shape[1])
         log_marginals, choice = self._marginals(outputs, designs)
-        coefficient = np.full_like(log_marginals, -1.0 / len(designs))
+        drawn = np.arange(designs.shape[1]) >= given.numpy()[:, None]
+        coefficient = np.where(drawn, log_marginals.dtype.type(-1.0 / len(designs)), log_marginals.dtype.type(0.0))
         outputs.add_grad_forward(coefficient, choice)
         loss = float((coefficient * log_marginals).sum())
         return {"loss": ClosedFormLoss.of(loss, evaluation, outputs.gradient), "forward_kl_loss": loss}
@@ -160,11 +164,7 @@ class ImaginedKL:
         the flow head learns, and G_t − log F(s_t) weighs the gradient of log M(x_t|s_t).
         """
         learner = self._learner
-        matrices = learner.log_dynamics_of(torch.zeros(1, learner.network.length, dtype=torch.int64))[0].exp()
-        world = BelievedEnvironment(learner.environment, matrices.double().cpu().numpy())
-        sampler = learner.network.recording_sampler(num)
-        streams = {"policy": self._generator, "channel": self._generator}
-        walk = rollout(world, sampler, num, streams, with_log_behaviour=False)
+        walk = self._imagined(num)
         evaluation = learner.network.evaluate(AlongPaths(walk.outcomes, walk.valid))
         outputs = PathOutputs(evaluation.outputs(), learner.network.num_tokens, walk.outcomes.shape[1])
         log_marginals, choice = self._marginals(outputs, walk.outcomes)
@@ -181,6 +181,15 @@ class ImaginedKL:
             "loss": ClosedFormLoss.of(-float(residual.mean()), evaluation, outputs.gradient),
             "imagined_j": float(residual.mean()),
         }
+
+    def _imagined(self, num: int) -> Walk:
+        """Rollouts of the policy through P̂."""
+        learner = self._learner
+        matrices = learner.log_dynamics_of(torch.zeros(1, learner.network.length, dtype=torch.int64))[0].exp()
+        world = BelievedEnvironment(learner.environment, matrices.double().cpu().numpy())
+        sampler = learner.network.recording_sampler(num)
+        streams = {"policy": self._generator, "channel": self._generator}
+        return rollout(world, sampler, num, streams, with_log_behaviour=False)
 
     @silent()
     def _marginals(self, outputs: PathOutputs, outcomes: Tensor) -> tuple[Array, Array]:

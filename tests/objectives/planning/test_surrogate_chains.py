@@ -17,6 +17,7 @@ from stochflow.objectives.planning.surrogate_chains import (
 )
 
 POWERS = torch.tensor([9, 3, 1])
+NONE = torch.empty(0, 3, dtype=torch.int64)  # of the policy's draws
 
 
 def test_elites_are_the_best_that_lie_apart(generator: torch.Generator) -> None:
@@ -83,9 +84,9 @@ def test_the_worst_chains_begin_again_at_parents(generator: torch.Generator) -> 
     def log_reward(tokens: Tensor) -> Tensor:
         return (tokens == 2).sum(dim=-1).double()
 
-    chains.refresh(torch.zeros(1, 3, dtype=torch.int64), torch.zeros(1).double(), log_reward, generator)
+    chains.refresh(torch.zeros(1, 3, dtype=torch.int64), torch.zeros(1).double(), log_reward, NONE, generator)
     chains.states = torch.tensor([[2, 2, 2]] * 6 + [[2, 1, 1]] * 2)
-    chains.refresh(torch.ones(1, 3, dtype=torch.int64), torch.zeros(1).double(), log_reward, generator)
+    chains.refresh(torch.ones(1, 3, dtype=torch.int64), torch.zeros(1).double(), log_reward, NONE, generator)
     assert chains.states.tolist() == [[2, 2, 2]] * 6 + [[1, 1, 1]] * 2
 
 
@@ -98,12 +99,38 @@ def test_chains_settle_at_the_reward_of_the_surrogate(generator: torch.Generator
     def log_reward(tokens: Tensor) -> Tensor:
         return log_rewards[(tokens * POWERS).sum(dim=-1)]
 
-    chains.refresh(everything, log_rewards, log_reward, generator)
+    chains.refresh(everything, log_rewards, log_reward, NONE, generator)
     target = torch.softmax(log_rewards, dim=0)
     found = (chains.states * POWERS).sum(dim=-1).bincount(minlength=27).double()
     chi_square = float(((found - 4096 * target).square() / (4096 * target)).sum())
     assert chi_square < 26 + 6 * math.sqrt(2 * 26)
     assert len(chains.visited) > len(chains.states)
+
+
+def test_repairs_keep_the_letters_they_were_given_and_settle_at_the_best_completions(
+    generator: torch.Generator,
+) -> None:
+    log_rewards = 2.0 * torch.randn(27, dtype=torch.float64, generator=generator)
+    config = ImaginationConfig(num_chains=2, moves=81, num_parents=27, niche=0.0)
+    chains = SurrogateChains(config, num_tokens=3, length=3)
+    everything = decode(torch.arange(27), 3, 3)
+
+    def log_reward(tokens: Tensor) -> Tensor:
+        return log_rewards[(tokens * POWERS).sum(dim=-1)]
+
+    drawn = torch.tensor([[2, 1, 0]]).expand(6000, 3)
+    chains.refresh(everything, log_rewards, log_reward, drawn, generator)
+    assert len(chains.states) == 2
+    last, given = chains.visited[-6000:], chains.given[-6000:]
+    for num in range(1, 3):
+        assert torch.equal(last[given == num][:, :num], drawn[given == num][:, :num])
+    # two letters are given: the third has the reward's conditional distribution
+    thirds = last[given == 2][:, 2].bincount(minlength=3).double()
+    target = torch.softmax(log_rewards[21:24], dim=0) * thirds.sum()
+    assert float(((thirds - target).square() / target).sum()) < 2 + 6 * math.sqrt(4)
+    designs, of_them = chains.draw(50, generator)
+    assert designs.shape == (50, 3)
+    assert of_them.shape == (50,)
 
 
 def test_what_is_paid_for_next_is_the_best_of_several(generator: torch.Generator) -> None:
@@ -113,7 +140,7 @@ def test_what_is_paid_for_next_is_the_best_of_several(generator: torch.Generator
     def log_reward(tokens: Tensor) -> Tensor:
         return (tokens == 2).sum(dim=-1).double()
 
-    chains.refresh(torch.zeros(1, 3, dtype=torch.int64), torch.zeros(1).double(), log_reward, generator)
+    chains.refresh(torch.zeros(1, 3, dtype=torch.int64), torch.zeros(1).double(), log_reward, NONE, generator)
     near = chains.near_parents(50, log_reward, generator)
     assert near.shape == (50, 3)
     # one of 64 candidates is all twos with probability 0.9

@@ -11,7 +11,7 @@ from stochflow.config.schema import ImaginationConfig
 LogReward = Callable[[Tensor], Tensor]
 
 _MAX_CANDIDATES = 2**15  # designs that the surrogate scores at once when parents are varied
-_KEPT = ("states", "visited", "parents", "weights")
+_KEPT = ("states", "visited", "given", "parents", "weights")
 
 
 def distinct_elites(sequences: Tensor, scores: Tensor, num: int, distance: int) -> Tensor:
@@ -92,7 +92,8 @@ class SurrogateChains:
 
     Attributes:
         states: where the chains are, [num_chains, L]; empty before the first `refresh`.
-        visited: where they have been since the last `refresh`, [num_kept, L].
+        visited: where they and the repairs have been since the last `refresh`, [num_kept, L].
+        given: how many letters of each were given, and not drawn; zero but for repairs, [num_kept].
         parents: paid designs that lie apart, best first, [num_parents, L].
         weights: how often each of them is a parent, float64, [num_parents].
     """
@@ -100,53 +101,80 @@ class SurrogateChains:
     def __init__(self, config: ImaginationConfig, num_tokens: int, length: int) -> None:
         self._config, self._num_tokens, self._length = config, num_tokens, length
         self.states = self.visited = self.parents = torch.empty(0, length, dtype=torch.int64)
-        self.weights = torch.empty(0, dtype=torch.float64)
+        self.weights, self.given = torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.int64)
 
     def refresh(
-        self, sequences: Tensor, log_rewards: Tensor, log_reward: LogReward, generator: torch.Generator
+        self,
+        sequences: Tensor,
+        log_rewards: Tensor,
+        log_reward: LogReward,
+        drawn: Tensor,
+        generator: torch.Generator,
     ) -> None:
         """Choose parents among the paid designs and let the chains walk under a new surrogate.
+
+        Chains that mix say what to intend after prefixes of good designs. A world that does not do what was intended
+        leads to other prefixes, and what is best there is said by repairs: chains that begin at a draw of the policy,
+        have its first letters given, and walk on the others.
 
         Args:
             sequences: paid designs, [n, L].
             log_rewards: log R of them, [n].
             log_reward: the surrogate's, [m, L] → [m].
+            drawn: designs that the policy makes, to be repaired, [k, L].
         """
         config = self._config
         elites = distinct_elites(sequences, log_rewards, config.num_parents, int(config.niche * self._length))
         self.parents, self.weights = sequences[elites], tempered_weights(log_rewards[elites], config.effective_parents)
         # those left behind begin again at parents, so that nothing good that was paid for is out of reach
         kept = log_reward(self.states).argsort(descending=True)[: int((1.0 - config.restarts) * config.num_chains)]
-        num_new = config.num_chains - len(kept)
-        rows = torch.multinomial(self.weights, num_new, replacement=True, generator=generator)
-        self.states = torch.cat([self.states[kept], self.parents[rows]])
-        self._walk(log_reward, generator)
+        starts = self._some_parents(config.num_chains - len(kept), generator)
+        given = torch.randint(self._length, (len(drawn), 1), generator=generator)
+        tails = self._some_parents(len(drawn), generator)
+        drawn = torch.where(torch.arange(self._length) < given, drawn, tails)
+        given = torch.cat([torch.zeros(config.num_chains, 1, dtype=torch.int64), given])
+        self._walk(torch.cat([self.states[kept], starts, drawn]), given, log_reward, generator)
 
-    def _walk(self, log_reward: LogReward, generator: torch.Generator) -> None:
-        """Metropolis–Hastings; states of the second half of the moves are kept."""
-        states, num, moves = self.states, len(self.states), self._config.moves
+    def _some_parents(self, num: int, generator: torch.Generator) -> Tensor:
+        """Parents by their weights, [num, L]."""
+        if not num:
+            return self.parents[:0]
+        return self.parents[torch.multinomial(self.weights, num, replacement=True, generator=generator)]
+
+    def _walk(self, states: Tensor, given: Tensor, log_reward: LogReward, generator: torch.Generator) -> None:
+        """Metropolis–Hastings on all but the given letters; states of the second half of the moves are kept."""
+        num, moves = len(states), self._config.moves
         here, kept = log_reward(states), [states]
         for move in range(moves):
-            moved = self._moved(states, generator)
+            moved = self._moved(states, given, generator)
             there = log_reward(moved)
             accepted = torch.rand(num, generator=generator, dtype=torch.float64).log() < there - here
             states = torch.where(accepted.unsqueeze(-1), moved, states)
             here = torch.where(accepted, there, here)
             if 2 * move >= moves and (moves - 1 - move) % max(1, self._length // 4) == 0:
                 kept.append(states)
-        self.states, self.visited = states, torch.cat(kept[1:] or kept)
+        self.states, self.visited = states[: self._config.num_chains], torch.cat(kept[1:] or kept)
+        self.given = given.squeeze(1).repeat(len(self.visited) // num)
 
-    def _moved(self, sequences: Tensor, generator: torch.Generator) -> Tensor:
-        """One letter changed, or in a share of the rows a stretch shifted by one place: symmetric; [n, L] → [n, L]."""
+    def _moved(self, sequences: Tensor, given: Tensor, generator: torch.Generator) -> Tensor:
+        """One letter changed, or in a share of the rows a stretch shifted by one place: symmetric.
+
+        Args:
+            sequences: [n, L].
+            given: how many letters at the beginning stay as they are, [n, 1].
+        """
         size = (len(sequences), 1)
-        removed, inserted = (torch.randint(self._length, size, generator=generator) for _ in range(2))
+        removed, inserted = (
+            given + (torch.rand(size, generator=generator) * (self._length - given)).long() for _ in range(2)
+        )
         letters = torch.randint(self._num_tokens, size, generator=generator)
         shift = torch.rand(size, generator=generator) < self._config.shifts
         return shifted(sequences, removed, torch.where(shift, inserted, removed), letters)
 
-    def draw(self, num: int, generator: torch.Generator) -> Tensor:
-        """Some of the visited states, [num, L]."""
-        return self.visited[torch.randint(len(self.visited), (num,), generator=generator)]
+    def draw(self, num: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Some of the visited states and how many of their letters were given; [num, L] and [num]."""
+        rows = torch.randint(len(self.visited), (num,), generator=generator)
+        return self.visited[rows], self.given[rows]
 
     def near_parents(self, num: int, log_reward: LogReward, generator: torch.Generator) -> Tensor:
         """What to pay for next: parents crossed and mutated, of every few the one predicted best; [num, L]."""
@@ -156,11 +184,10 @@ class SurrogateChains:
         return torch.cat([torch.empty(0, self._length, dtype=torch.int64), *blocks])
 
     def _varied(self, num: int, candidates: int, log_reward: LogReward, generator: torch.Generator) -> Tensor:
-        rows = torch.multinomial(self.weights, 2 * num * candidates, replacement=True, generator=generator)
-        first, second = self.parents[rows].chunk(2)
+        first, second = self._some_parents(2 * num * candidates, generator).chunk(2)
         rate = min(1.0, self._config.mutations / self._length)
         varied = mutated(crossed(first, second, generator), self._num_tokens, rate, generator)
-        varied = self._moved(varied, generator)
+        varied = self._moved(varied, torch.zeros(len(varied), 1, dtype=torch.int64), generator)
         best = log_reward(varied).view(num, candidates).argmax(dim=1)
         return varied.view(num, candidates, -1)[torch.arange(num), best]
 
@@ -168,7 +195,7 @@ class SurrogateChains:
         return {name: getattr(self, name) for name in _KEPT}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.states, self.visited, self.parents, self.weights = (state[name] for name in _KEPT)
+        self.states, self.visited, self.given, self.parents, self.weights = (state[name] for name in _KEPT)
 
 
 def _sizes(total: int, block: int) -> list[int]:
