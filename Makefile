@@ -18,7 +18,7 @@ demo: $(STAMP)  ## train on TFBind8 under 25 % slip and write runs/demo
 	$(BIN)/stochflow train tfbind8 --method sgfn-kl --noise 0.25 --trajectories 32000 --out runs/demo --overwrite
 
 test: lint  ## lint, type check and run all tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -26,7 +26,7 @@ lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/mypy
 
 coverage: $(STAMP)  ## run all tests and fail when they reach less than 90 % of the lines of src/
-	$(BIN)/python -m pytest -n 2 --cov=stochflow --cov-fail-under=90
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov=stochflow --cov-fail-under=90
 
 smoke: $(STAMP)  ## build wheel and sdist, install each with its dependencies in a clean environment and try it
 	rm -rf dist build/smoke

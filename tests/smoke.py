@@ -22,7 +22,8 @@ def main() -> None:
 
     assert Path(package.__file__).is_relative_to(sys.prefix), f"imported from {package.__file__}"
     assert package.__version__ in stochflow("--version")
-    quick = ("--steps", "3", "--set", "optimiser.batch_size=16", "--set", "evaluation.num_samples=50")
+    settings = ("optimiser.batch_size=16", "optimiser.updates=2", "evaluation.num_samples=50")
+    quick = ("--steps", "3", *(word for setting in settings for word in ("--set", setting)))
     stochflow("train", "tfbind8", *quick, "--out", "run")
     assert len(stochflow("sample", "run", "-n", "7").splitlines()) == 8
     assert "regret" in stochflow("evaluate", "run")

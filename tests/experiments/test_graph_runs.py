@@ -151,7 +151,7 @@ def test_a_run_on_a_graph_has_the_files_of_every_run(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_ends_as_one_that_was_never_disturbed(tmp_path: Path) -> None:
-    options = {"noise": 0.3, "trajectories": 1024, "config": SMALL}
+    options = {"noise": 0.3, "trajectories": 640, "config": SMALL}
     whole = stochflow.train("hypergrid:2,4", out=tmp_path / "whole", **options)  # type: ignore[arg-type]
     steps = iter(range(100))
     stochflow.train("hypergrid:2,4", out=tmp_path / "cut", stop=lambda: next(steps) >= 3, **options)  # type: ignore[arg-type]

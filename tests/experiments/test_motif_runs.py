@@ -24,7 +24,11 @@ from stochflow.reports.commands import train_command
 from stochflow.truth.automaton import automaton_reward
 from stochflow.truth.truth import AutomatonTruth
 
-SMALL: dict[str, Any] = {"model": {"width": 16, "num_layers": 1}, "optimiser": {"batch_size": 16}}
+SMALL: dict[str, Any] = {
+    "model": {"width": 16, "num_layers": 1},
+    "optimiser": {"batch_size": 16, "updates": 4},
+    "imagination": {"updates": 2, "rows": 16, "num_chains": 8, "moves": 5},
+}
 MATRIX = "A,C,G,T\n0.9,0.05,0.05,0\n0,0,1,0\n0.1,0.1,0.1,0.7\n"
 
 
@@ -51,7 +55,8 @@ def test_a_run_knows_the_optimum_of_a_space_that_nobody_can_enumerate(matrix: Pa
 
 
 def test_the_command_prints_a_regret_with_its_standard_error(tmp_path: Path) -> None:
-    out, settings = tmp_path / "run", ["model.width=16", "model.num_layers=1", "optimiser.batch_size=128"]
+    out = tmp_path / "run"
+    settings = ["model.width=16", "model.num_layers=1", "optimiser.batch_size=128", "optimiser.updates=4"]
     told = [word for setting in settings for word in ("--set", setting)]
     command = ["train", "motifs:GATA1+SP1,30", "--trajectories", "512", "--method", "sgfn-tb", "--noise", "0.1"]
     done = CliRunner().invoke(app, [*command, *told, "--out", str(out)])

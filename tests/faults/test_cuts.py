@@ -1,4 +1,4 @@
-"""Ended at every single operation on files, by a kill or by a power loss that takes along what was not synced."""
+"""Ended at operations on files, by a kill or by a power loss that takes along what was not synced."""
 
 from pathlib import Path
 
@@ -6,12 +6,14 @@ import pytest
 
 from stochflow.forecasting.storage import MANIFEST, TENSORS, read_forecaster
 from tests.faults.harness import NAMED, Machine, assert_same_run, snapshot
-from tests.faults.test_kills import ORACLE, TINY
+from tests.faults.test_kills import FACTOR, ORACLE, TINY
 
 # two steps with a checkpoint after each, and a summary
 SHORT = ["train", "bits:8,4", "--method", "sgfn-db", "--steps", 2, *TINY, "--set", "checkpoint_every=0.5"]
 PAID = ["train", *ORACLE, "--method", "sgfn-db", "--steps", 2, *TINY]
 EVERY = 3
+# all operations with FAULT_KILLS=2 or more; a file is written by four of them, so that a third meets each kind
+FIRSTS = range(1, EVERY + 1) if FACTOR > 1 else [1]
 
 
 def operations(machine: Machine, *command: object, folder: Path) -> int:
@@ -22,8 +24,8 @@ def operations(machine: Machine, *command: object, folder: Path) -> int:
     return life.count
 
 
-@pytest.mark.parametrize("first", range(1, EVERY + 1))  # every third operation each, so that tests can be shared out
-def test_a_run_can_be_cut_off_at_every_operation(first: int, machine: Machine) -> None:
+@pytest.mark.parametrize("first", FIRSTS)  # every third operation each, so that tests can be shared out
+def test_a_run_can_be_cut_off_at_any_operation(first: int, machine: Machine) -> None:
     place = machine.folder / "place"
     place.mkdir()
     num = operations(machine, *SHORT, "--out", place / "undisturbed", folder=place)
@@ -47,7 +49,7 @@ def test_a_replacement_that_is_cut_off_loses_neither_the_old_run_nor_the_new_one
     assert machine(*PAID, "--out", old).code == 0
     before, paid = snapshot(old), calls.read_text()
     kept = []
-    for number in range(1, 100):
+    for number in range(1, 100, 1 if FACTOR > 1 else 2):
         machine.shell("rm", "-rf", place)
         machine.shell("mkdir", place)
         machine.shell("cp", "-a", old, out)
@@ -67,8 +69,8 @@ def test_a_replacement_that_is_cut_off_loses_neither_the_old_run_nor_the_new_one
             found = snapshot(out)
             assert {name: found[name] for name in before} == before
     assert kept == sorted(kept, reverse=True)  # first the old run, from some moment on the new one, and never none
-    assert kept.count(True) > 10
-    assert kept.count(False) > 2
+    assert kept.count(True) > 5
+    assert kept.count(False) > 1
 
 
 def test_a_forecaster_that_takes_the_place_of_another_is_the_one_or_the_other(machine: Machine) -> None:

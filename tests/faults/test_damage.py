@@ -9,7 +9,7 @@ import pytest
 from tests.faults.harness import NAMED, Machine, assert_same_run, contents
 from tests.faults.test_kills import TABLE, TINY, TRAINING
 
-NUM = 4
+NUM = 3
 
 
 def truncate(path: Path, rng: random.Random) -> None:

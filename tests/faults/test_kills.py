@@ -14,7 +14,7 @@ import pytest
 from tests.faults.harness import NAMED, Life, Machine, assert_same_run
 
 # more kills than fit into `make test`: FAULT_KILLS=10 makes it ten times as many
-_FACTOR = int(os.environ.get("FAULT_KILLS", "1"))
+FACTOR = int(os.environ.get("FAULT_KILLS", "1"))
 # a checkpoint at every second of 12 steps: whoever is killed has something to make again
 TINY = [
     part
@@ -54,7 +54,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(na
     (machine.folder / "table.csv").write_text(TABLE)
     undisturbed = machine(*command, "--out", "undisturbed")
     assert undisturbed.code == 0, undisturbed.text
-    goal = 25 * _FACTOR
+    goal = 8 * FACTOR
     while machine.kills["training"] < goal:
         out = machine.folder / f"run-{machine.kills['training']}"
 
@@ -63,14 +63,14 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(na
             return ["train", "--resume", *named, "--out", out] if out.exists() else [*command, "--out", out]  # noqa: B023
 
         # few kills on each run: later ones fall on later steps, for what is done is done
-        chain = min(goal, machine.kills["training"] + 10)
+        chain = min(goal, machine.kills["training"] + 4)
         life = harassed(machine, rng, undisturbed.seconds, chain, resumed, "training")
         assert life.code == 0, life.text
         assert_same_run(out, machine.folder / "undisturbed")
 
 
 def test_what_was_paid_for_is_never_paid_for_again(machine: Machine) -> None:
-    rng, command, goal = random.Random(0), [*TRAINING["oracle"], *TINY], 15 * _FACTOR
+    rng, command, goal = random.Random(0), [*TRAINING["oracle"], *TINY], 5 * FACTOR
     undisturbed = machine(*command, "--out", "undisturbed")
     calls = machine.folder / "calls.txt"
     price = len(calls.read_text().splitlines())
@@ -109,10 +109,10 @@ def test_a_comparison_that_is_killed_again_and_again_ends_in_the_same_table(mach
     command += ["--jobs", 2, *TINY]
     undisturbed = machine(*command, "--out", "undisturbed")
     assert undisturbed.code == 0, undisturbed.text
-    goal = 20 * _FACTOR
+    goal = 6 * FACTOR
     while machine.kills["compare"] < goal:
         out = machine.folder / f"sweep-{machine.kills['compare']}"
-        chain = min(goal, machine.kills["compare"] + 10)
+        chain = min(goal, machine.kills["compare"] + 3)
         life = harassed(machine, rng, undisturbed.seconds, chain, lambda: [*command, "--out", out], "compare")  # noqa: B023
         assert life.code == 0, life.text
         tables = [pd.read_csv(folder / "results.csv") for folder in (out, machine.folder / "undisturbed")]
@@ -128,7 +128,7 @@ def test_samples_are_whole_or_absent(machine: Machine) -> None:
     command = ["sample", "run", "-n", 4000, "--out"]
     undisturbed = machine(*command, "whole.csv")
     out, whole = machine.folder / "designs.csv", (machine.folder / "whole.csv").read_bytes()
-    while machine.kills["sample"] < 20 * _FACTOR:
+    while machine.kills["sample"] < 6 * FACTOR:
         machine(*command, out, kill_after=rng.uniform(0.0, undisturbed.seconds), kind="sample")
         assert not out.exists() or out.read_bytes() == whole
         out.unlink(missing_ok=True)
@@ -153,7 +153,7 @@ def test_forecasts_and_forecasters_are_whole_or_absent(machine: Machine) -> None
     out, saved = machine.folder / "f.csv", machine.folder / "model"
     tables = {(folder / "f.csv").read_bytes() for folder in folders.values()}
     assert len(tables) == 2
-    while machine.kills["forecast"] < 25 * _FACTOR:
+    while machine.kills["forecast"] < 8 * FACTOR:
         seed = rng.randint(0, 1)  # over what an earlier one has left
         after = rng.uniform(0.0, 1.1 * life.seconds)
         machine(*options, seed, "--out", out, "--save", saved, kill_after=after, kind="forecast")

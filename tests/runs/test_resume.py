@@ -1,9 +1,9 @@
 """A run that was stopped and continued cannot be told from one that was never disturbed."""
 
+import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ import pytest
 import torch
 
 import stochflow
+from stochflow import api
+from stochflow.__main__ import main
 from stochflow.config.methods import METHODS
 from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError, StochflowError
@@ -30,6 +32,7 @@ TINY = (
     "evaluation.every=0.5",
     "checkpoint_every=0.4",
 )
+SMALL = "bits:8,2"  # 256 designs
 
 
 class PowerCutError(Exception):
@@ -48,9 +51,9 @@ def cut_after(step: int) -> Listener:
     return listen
 
 
-def stop_after(path: Path, method: str, step: int) -> None:
+def stop_after(path: Path, method: str, step: int, task: str = "tfbind8") -> None:
     """Train and ask to stop after a step, as Ctrl-C does."""
-    flags = {"method": method, "budget": {"steps": STEPS}}
+    flags = {"task": task, "method": method, "budget": {"steps": STEPS}}
     config = launch.resolve_config([*map(parse_assignment, TINY), flags])
     built = experiment.build(config)
     directory = RunDirectory.create(path, config, overwrite=False)
@@ -98,21 +101,21 @@ def copy(finished: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_stopping_and_resuming_changes_nothing(method: str, tmp_path: Path) -> None:
-    train(tmp_path / "straight", method)
+    train(tmp_path / "straight", method, task=SMALL)
 
-    stop_after(tmp_path / "stopped", method, 1)
+    stop_after(tmp_path / "stopped", method, 1, SMALL)
     assert stochflow.load(tmp_path / "stopped").summary.status == "interrupted"
     assert stochflow.load(tmp_path / "stopped").summary.steps == 1
     made: list[float] = []
-    train(tmp_path / "stopped", method, resume=True, listen=lambda record, _: made.append(record["step"]))
+    train(tmp_path / "stopped", method, task=SMALL, resume=True, listen=lambda record, _: made.append(record["step"]))
     assert made == [2, 3, 4, 5]  # asking to stop saves what is there; nothing is made twice
     assert_same_run(tmp_path / "stopped", tmp_path / "straight")
 
     with pytest.raises(PowerCutError):
-        train(tmp_path / "cut", method, listen=cut_after(3))
+        train(tmp_path / "cut", method, task=SMALL, listen=cut_after(3))
     assert stochflow.load(tmp_path / "cut").metrics["step"].tolist() == [1, 2, 3]
     made.clear()
-    train(tmp_path / "cut", method, resume=True, listen=lambda record, _: made.append(record["step"]))
+    train(tmp_path / "cut", method, task=SMALL, resume=True, listen=lambda record, _: made.append(record["step"]))
     assert made == [3, 4, 5]
     assert_same_run(tmp_path / "cut", tmp_path / "straight")
 
@@ -242,44 +245,48 @@ def test_resume_and_overwrite_exclude_each_other(copy: Path) -> None:
     assert snapshot(copy) == before
 
 
-# the command line in a process of its own, which sends itself a signal after the third step
-SIGNALLED = """
-import os, signal, sys
-from stochflow import api
-from stochflow.__main__ import main
+def signalled(path: Path, signals: list[signal.Signals], log: Path) -> None:
+    """The command line, as the whole life of a process that sends itself signals after the third step."""
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background may have switched it off
+    original = api.train
 
-numbers = [signal.Signals[name] for name in sys.argv.pop(1).split(",")]
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a parent in the background may have switched it off
-train = api.train
+    def train(*arguments: Any, listen: Listener, **options: Any) -> stochflow.Run:
+        def listen_and_signal(record: dict[str, float], progress: float) -> None:
+            listen(record, progress)
+            if record["step"] == 3:
+                for number in signals:
+                    os.kill(os.getpid(), number)
 
-def signalled(*arguments, listen, **options):
-    def listen_and_signal(record, progress):
-        listen(record, progress)
-        if record["step"] == 3:
-            for number in numbers:
-                os.kill(os.getpid(), number)
-    return train(*arguments, listen=listen_and_signal, **options)
+        return original(*arguments, listen=listen_and_signal, **options)
 
-api.train = signalled
-main()
-"""
-
-
-def run_signalled(path: Path, signals: str) -> subprocess.CompletedProcess[str]:
+    api.train = train
     settings = [part for text in TINY for part in ("--set", text)]
-    command = [sys.executable, "-c", SIGNALLED, signals, "train", "--method", "sgfn-db", "--steps", str(STEPS)]
-    return subprocess.run(
-        [*command, *settings, "--out", str(path)], capture_output=True, text=True, timeout=100, check=False
-    )
+    sys.argv = ["stochflow", "train", "--method", "sgfn-db", "--steps", str(STEPS), *settings, "--out", str(path)]
+    for stream, number in (("stdout", 1), ("stderr", 2)):  # pytest has put its own in their place
+        setattr(sys, stream, open(number, "w", closefd=False))  # noqa: SIM115
+    main()
+
+
+def run_signalled(path: Path, signals: str) -> tuple[int | None, str]:
+    """Exit code and output of a command that was sent signals; it is forked, for a start takes longer than the run."""
+    log = path.with_name("log")
+    numbers = [signal.Signals[name] for name in signals.split(",")]
+    process = multiprocessing.get_context("fork").Process(target=signalled, args=(path, numbers, log))
+    process.start()
+    process.join(100)
+    return process.exitcode, log.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGHUP,SIGHUP"])
 def test_asking_to_stop_ends_cleanly_with_everything_written(name: str, finished: Path, tmp_path: Path) -> None:
     path = tmp_path / "run"
-    process = run_signalled(path, name)
-    assert process.returncode == 0, process.stderr
-    assert "Traceback" not in process.stderr
-    assert f"--resume --out {path}" in process.stderr.replace("\n", "")
+    code, text = run_signalled(path, name)
+    assert code == 0, text
+    assert "Traceback" not in text
+    assert f"--resume --out {path}" in text.replace("\n", "")
     run = stochflow.load(path)
     assert (run.summary.status, run.summary.steps) == ("interrupted", 3)
     assert run.metrics["step"].tolist() == [1, 2, 3]
@@ -290,17 +297,17 @@ def test_asking_to_stop_ends_cleanly_with_everything_written(name: str, finished
 
 
 def test_a_second_ctrl_c_stops_at_once_and_the_run_can_be_resumed(finished: Path, tmp_path: Path) -> None:
-    process = run_signalled(tmp_path / "run", "SIGINT,SIGINT")
-    assert process.returncode == 130
-    assert process.stderr.splitlines()[-1] == "Error: interrupted"
-    assert "Traceback" not in process.stderr
+    code, text = run_signalled(tmp_path / "run", "SIGINT,SIGINT")
+    assert code == 130
+    assert text.splitlines()[-1] == "Error: interrupted"
+    assert "Traceback" not in text
     train(tmp_path / "run", resume=True)
     assert_same_run(tmp_path / "run", finished)
 
 
 def test_a_killed_process_loses_nothing_that_a_resume_cannot_make_again(finished: Path, tmp_path: Path) -> None:
-    process = run_signalled(tmp_path / "run", "SIGKILL")
-    assert process.returncode == -signal.SIGKILL
+    code, _ = run_signalled(tmp_path / "run", "SIGKILL")
+    assert code == -signal.SIGKILL
     kept = ["checkpoint", "config.yaml", "metrics.jsonl", "versions.json"]
     assert sorted(os.listdir(tmp_path / "run")) == [".lock", *kept]
     train(tmp_path / "run", resume=True)

@@ -14,7 +14,7 @@ from stochflow.experiments.sweep.compare import compare
 from stochflow.experiments.torch_settings import computing
 from stochflow.runs.directory import RunDirectory
 
-TINY = ("optimiser.batch_size=16", "model.width=16", "evaluation.num_samples=50")
+TINY = ("optimiser.batch_size=16", "optimiser.updates=4", "model.width=8", "evaluation.num_samples=20")
 METHODS = ("sgfn-kl", "sgfn-db", "gfn-tb", "ppo", "mars")
 
 
@@ -41,7 +41,7 @@ def test_a_repeated_run_gives_the_same_numbers(tmp_path, method):
 @pytest.mark.parametrize("task", ["hypergrid:2,4"])
 def test_a_repeated_run_on_a_graph_gives_the_same_numbers(tmp_path, task):
     for name in ("one", "two"):
-        stochflow.train(task, noise=0.1, steps=3, deterministic=True, out=tmp_path / name)
+        stochflow.train(task, noise=0.1, steps=3, settings=TINY, deterministic=True, out=tmp_path / name)
     assert numbers(tmp_path / "one") == numbers(tmp_path / "two")
 
 
@@ -49,8 +49,8 @@ def test_runs_beside_each_other_give_the_numbers_of_runs_one_by_one(tmp_path):
     frames = []
     for jobs in (1, 2):
         out = tmp_path / str(jobs)
-        plan = {"methods": ["sgfn-kl", "gfn-tb"], "noise": ["0.25"], "seeds": 2, "trajectories": 64}
-        found = compare(**plan, settings=TINY, deterministic=True, jobs=jobs, out=out)
+        plan = {"tasks": ["bits:8,4"], "methods": ["sgfn-kl", "gfn-tb"], "noise": ["0.25"], "seeds": 1}
+        found = compare(**plan, trajectories=48, settings=TINY, deterministic=True, jobs=jobs, out=out)
         assert not found.failures
         frames.append(found.frame.drop(columns=["seconds", "cpu_seconds"], errors="ignore"))
         assert all(RunDirectory.open(path).config().deterministic for path in (out / "runs").iterdir())

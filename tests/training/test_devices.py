@@ -9,7 +9,7 @@ import torch
 import stochflow
 
 SOURCE = Path(stochflow.__file__).parent
-TINY = ("optimiser.batch_size=16", "model.width=16", "evaluation.num_samples=50")
+TINY = ("optimiser.batch_size=16", "optimiser.updates=4", "model.width=8", "evaluation.num_samples=20")
 
 
 def device_or_skip(name: str) -> str:
@@ -35,7 +35,7 @@ def test_every_device_trains_like_the_cpu(tmp_path, device, method):
 @pytest.mark.parametrize("device", ["cpu", "cuda", "mps"])
 def test_graphs_train_on_every_device(tmp_path, device):
     device_or_skip(device)
-    run = stochflow.train("hypergrid:2,4", noise=0.1, steps=2, device=device, out=tmp_path / "run")
+    run = stochflow.train("hypergrid:2,4", noise=0.1, steps=2, settings=TINY, device=device, out=tmp_path / "run")
     assert run.summary.tv is not None
 
 

@@ -17,7 +17,7 @@ from stochflow.training import distributed as parallel
 from stochflow.training.distributed import ProcessGroup
 
 WORKER = Path(__file__).with_name("distributed_worker.py")
-STEPS = 10
+STEPS = 6
 # an odd batch: the shares differ in size
 TINY = [
     *("optimiser.batch_size=15", "optimiser.updates=3", "model.width=16", "plan.rows_per_level=16"),

@@ -33,6 +33,7 @@ SMALL: dict[str, Any] = {
     "optimiser": {"batch_size": 24, "updates": 1},
     "budget": {"steps": 1},
     "evaluation": {"num_samples": 50},
+    "imagination": {"updates": 2, "rows": 16, "num_chains": 8, "moves": 5},
 }
 
 

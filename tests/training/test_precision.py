@@ -15,7 +15,13 @@ from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 
 LOW = {"model": {"precision": "bfloat16"}}
-SMALL: dict[str, Any] = {"method": "sgfn-kl", "device": "cpu", "budget": {"trajectories": 1024}}
+SMALL: dict[str, Any] = {
+    "method": "sgfn-kl",
+    "device": "cpu",
+    "model": {"width": 32},
+    "optimiser": {"batch_size": 64, "updates": 4},
+    "budget": {"trajectories": 512},
+}
 
 
 @pytest.fixture
@@ -77,5 +83,6 @@ def test_what_computes_in_float32_says_so() -> None:
 
 
 def test_a_run_is_evaluated_in_the_precision_it_was_trained_in(tmp_path: Any) -> None:
-    run = stochflow.train("tfbind8", method="sgfn-db", config=LOW, trajectories=64, out=tmp_path / "run")
+    config = LOW | {"optimiser": {"batch_size": 64, "updates": 2}, "evaluation": {"num_samples": 50}}
+    run = stochflow.train("tfbind8", method="sgfn-db", config=config, trajectories=64, out=tmp_path / "run")
     assert stochflow.evaluate(tmp_path / "run").regret == pytest.approx(run.summary.regret, rel=1e-9)

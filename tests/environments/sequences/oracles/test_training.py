@@ -146,7 +146,8 @@ def test_nothing_of_the_size_of_a_long_space_is_made(
     for name in ("all_sequences", "all_scores"):
         monkeypatch.setattr(Task, name, property(lambda self: pytest.fail("enumerated")))
     options = {"method": "sgfn-kl", "constraints": {"forbid": ["GAATTC"], "gc": [0.4, 0.6], "max_homopolymer": 4}}
-    run = train(tmp_path / "run", length=50, **options)
+    small = {"updates": 2, "rows": 16, "num_chains": 8, "moves": 5}
+    run = train(tmp_path / "run", length=50, config=TINY | {"imagination": small}, **options)
     assert run.summary.oracle_calls == 40
     assert run.sample(5)["sequence"].str.len().eq(50).all()
     assert run.evaluate().kl is None
