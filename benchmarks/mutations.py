@@ -62,6 +62,7 @@ BALANCE, DIVERGENCE, ENTROPY, PLANNED = (
 FLOWS, LEARNERS, GRAPH_PLANNED = (f"objectives/{name}.py" for name in ("state_flows", "learners", "planned_graph_kl"))
 NETWORK, GRAPH_NETWORK, REWARDS = "models/flow_network.py", "models/graph_network.py", "environments/rewards.py"
 STATES, CHAINS = "objectives/planning/plan_states.py", "objectives/planning/surrogate_chains.py"
+PREFIXES = "objectives/planning/plan_prefixes.py"
 IMAGINED = "objectives/imagined_kl.py"
 LAYERS, EVALUATION = "models/engine/layers.py", "models/engine/prefix_evaluation.py"
 WORLD = "environments/graphs/environment.py"
@@ -390,13 +391,13 @@ MUTATIONS = [
     Mutation(
         "the plan is never made again",
         PLANNED,
-        "self.plan is None or grown or",
-        "self.plan is None or False and",
+        "not self._num_planned or grown or",
+        "not self._num_planned or False and",
         OBJECTIVES,
     ),
     Mutation(
         "newer nodes take a row of others",
-        PLANNED,
+        PREFIXES,
         "(self._nodes >= 0) & (self._nodes < len(table))",
         "self._nodes < len(table)",
         OBJECTIVES,
@@ -754,7 +755,17 @@ MUTATIONS = [
         "np.cumsum(log_marginals, axis=1)",
         OBJECTIVES,
     ),
-    Mutation("forward KL uphill", IMAGINED, "log_marginals, -1.0 / len", "log_marginals, 1.0 / len", OBJECTIVES),
+    Mutation("forward KL uphill", IMAGINED, "type(-1.0 / len", "type(1.0 / len", OBJECTIVES),
+    Mutation("given letters are learned", IMAGINED, ") >= given.numpy()", ") >= 0 * given.numpy()", OBJECTIVES),
+    Mutation("repairs change given letters", CHAINS, "given + (torch.rand", "0 * given + (torch.rand", OBJECTIVES),
+    Mutation("good chains begin again", CHAINS, "argsort(descending=True)[: int(", "argsort()[: int(", OBJECTIVES),
+    Mutation(
+        "what is believed of unpaid leaves is left out",
+        PLANNED,
+        "values[~paid] = self._frontier(leaves[~paid], step)",
+        "values[~paid] = 0.0",
+        OBJECTIVES,
+    ),
     Mutation("chains walk downhill", CHAINS, "< there - here", "< here - there", OBJECTIVES),
     Mutation("parents may be alike", CHAINS, "dim=-1) > distance", "dim=-1) >= 0", OBJECTIVES),
     Mutation(
