@@ -151,8 +151,8 @@ class ImaginedKL:
             return {"loss": negative, "forward_kl_loss": negative.detach()}
         outputs = PathOutputs(evaluation.outputs(), learner.network.num_tokens, designs.shape[1])
         log_marginals, choice = self._marginals(outputs, designs)
-        drawn = np.arange(designs.shape[1]) >= given.numpy()[:, None]
-        coefficient = np.where(drawn, log_marginals.dtype.type(-1.0 / len(designs)), log_marginals.dtype.type(0.0))
+        free = np.arange(designs.shape[1]) >= given.numpy()[:, None]
+        coefficient = np.where(free, log_marginals.dtype.type(-1.0 / len(designs)), log_marginals.dtype.type(0.0))
         outputs.add_grad_forward(coefficient, choice)
         loss = float((coefficient * log_marginals).sum())
         return {"loss": ClosedFormLoss.of(loss, evaluation, outputs.gradient), "forward_kl_loss": loss}

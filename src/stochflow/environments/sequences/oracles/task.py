@@ -72,10 +72,9 @@ class OracleTask(Task):
                 f"the oracle '{name}' needs to know what a design is; give --length L and --alphabet dna, rna, protein "
                 "or the letters"
             )
+        address = None
         if isinstance(function, OnCluster):
-            function, address = function.function, function.address
-        else:
-            address = None
+            address, function = function.address, function.function
         if function is not None:
             _check_cluster(config, address)
         if callable(function) and (config.workers > 1 or config.cache is not None or config.engine == "ray"):
