@@ -49,7 +49,7 @@ OF_SETTINGS = ["test_get_test_params_coverage"]
 # checks of what a network changes: what fit leaves behind, and what is forecast, updated, copied and stored
 OF_NETWORKS = [
     *("test_fit_idempotent", "test_persistence_via_pickle", "test_clone", "test_methods_have_no_side_effects"),
-    *("test_predict_time_index", "test_predict_quantiles", "test_update_predict_predicted_index"),
+    *("test_predict_quantiles", "test_update_with_exogenous_variables"),
 ]
 
 
