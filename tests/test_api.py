@@ -77,7 +77,7 @@ def test_the_designs_of_the_summary_are_drawn_again(run: stochflow.Run) -> None:
 
 
 def test_more_designs_than_one_chunk_are_all_there(run: stochflow.Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "_CHUNK", 7)
+    monkeypatch.setattr("stochflow.experiments.draws._CHUNK", 7)
     frame = run.sample(20)
     assert len(frame) == 20
     assert frame.index.tolist() == list(range(20))
@@ -244,7 +244,8 @@ def test_sample_evaluate_and_exact_take_the_options_of_the_command_line() -> Non
     command = defaults(cli.sample)
     for printed_only in ("run", "style", "out"):
         command.pop(printed_only)
-    function = defaults(api.Run.sample) | {"oracle": defaults(api.sample)["oracle"]}
+    of_oracle = {name: defaults(api.sample)[name] for name in ("oracle", "oracle_engine", "address")}
+    function = defaults(api.Run.sample) | of_oracle
     function.pop("self")
     assert command == function
 
@@ -265,6 +266,7 @@ def test_the_defaults_in_the_help_are_the_ones_in_use() -> None:
         "task": config.task,
         "method": config.method,
         "noise": config.channel.noise,
+        "oracle_engine": config.oracle.engine,
         "seed": config.seed,
         "trajectories": config.budget.trajectories,
         "device": config.device,

@@ -64,7 +64,8 @@ def test_the_wheel_works_from_outside_the_source_tree(packages, tmp_path):
     venv.create(tmp_path / "env", with_pip=False, symlinks=True)
     python = tmp_path / "env" / "bin" / "python"
     site = Path(sysconfig.get_path("purelib", vars={"base": str(tmp_path / "env")}))
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-deps", "--no-index"]
+    install = [sys.executable, "-m", "pip", "--python", str(python), "install"]
+    install += ["--no-deps", "--no-index", "--no-compile"]
     subprocess.run([*install, str(packages["wheel of the sdist"])], check=True, capture_output=True, env=ALONE)
     # a path in a .pth file comes last, and the .pth files over there are not read: no editable install
     (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")

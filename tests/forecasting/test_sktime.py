@@ -38,17 +38,42 @@ def quantiles(y: Any, fh: list[int], X: Any = None, X_ahead: Any = None, **setti
     return forecaster.predict_quantiles(fh=fh, X=X_ahead, alpha=ALPHA)
 
 
+# of the many, those that must be among them
+EXPECTED = [
+    *("test_predict_time_index", "test_predict_time_index_with_X", "test_predict_interval", "test_predict_proba"),
+    *("test_predict_quantiles", "test_update_predict_predicted_index", "test_update_with_exogenous_variables"),
+    *("test_hierarchical_with_exogenous", "test_persistence_via_pickle", "test_fit_idempotent", "test_score"),
+]
+# the check that there are two settings to be checked with
+OF_SETTINGS = ["test_get_test_params_coverage"]
+# checks of what a network changes: what fit leaves behind, and what is forecast, updated, copied and stored
+OF_NETWORKS = [
+    *("test_fit_idempotent", "test_persistence_via_pickle", "test_clone", "test_methods_have_no_side_effects"),
+    *("test_predict_quantiles", "test_update_with_exogenous_variables"),
+]
+
+
 # what sktime says about its own next version and about indices without a name is no fault of ours
 @pytest.mark.filterwarnings("ignore")
-def test_every_check_of_sktime_passes() -> None:
-    results = check_estimator(StochflowSktimeForecaster, raise_exceptions=True, verbose=False)
+@pytest.mark.parametrize(("number", "checks"), [(0, None), (1, OF_NETWORKS)], ids=["linear", "network"])
+def test_every_check_of_sktime_passes(number: int, checks: list[str] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    parameters = StochflowSktimeForecaster.get_test_params()[number]
+    monkeypatch.setattr(StochflowSktimeForecaster, "get_test_params", lambda parameter_set="default": [parameters])
+    results = check_estimator(
+        StochflowSktimeForecaster,
+        raise_exceptions=True,
+        tests_to_run=checks,
+        tests_to_exclude=OF_SETTINGS,
+        verbose=False,
+    )
     assert set(results.values()) == {"PASSED"}
     names = {name.split("[")[0] for name in results}
-    assert {
-        *("test_predict_time_index", "test_predict_time_index_with_X", "test_predict_interval", "test_predict_proba"),
-        *("test_predict_quantiles", "test_update_predict_predicted_index", "test_update_with_exogenous_variables"),
-        *("test_hierarchical_with_exogenous", "test_persistence_via_pickle", "test_fit_idempotent", "test_score"),
-    } <= names
+    assert set(checks or EXPECTED) <= names
+
+
+def test_sktime_is_given_settings_enough() -> None:
+    results = check_estimator(StochflowSktimeForecaster, raise_exceptions=True, tests_to_run=OF_SETTINGS, verbose=False)
+    assert list(results.values()) == ["PASSED"]
 
 
 def test_the_quantiles_are_those_of_the_forecaster() -> None:

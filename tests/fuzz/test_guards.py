@@ -208,7 +208,7 @@ def test_a_cluster_that_only_a_file_names_is_not_joined(tmp_path: Path) -> None:
 
 def test_more_runs_than_anybody_wants_are_refused(tmp_path: Path) -> None:
     noise = [number / 100 for number in range(90)]
-    with pytest.raises(ConfigError, match="would be 1,440,000 runs"):
+    with pytest.raises(ConfigError, match="would be 1,890,000 runs"):
         stochflow.compare(["bits:8,1"], methods=["all"], noise=noise, seeds=1000, out=tmp_path / "sweep")
 
 

@@ -162,8 +162,7 @@ def pages(demo_sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     }
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 @pytest.mark.parametrize("kind", ["run", "sweep", "fan"])
 def test_a_page_is_drawn_quiet_and_no_wider_than_its_screen(
     kind: str, width: int, scheme: str, browser: Browser, pages: dict[str, Path]

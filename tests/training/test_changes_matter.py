@@ -64,7 +64,8 @@ def weights_of(trainer: Trainer) -> tuple[Weights, Weights]:
         {name: weight.detach().clone() for name, weight in part.state_dict().items()}
         for part in (learner.network, trainer.objective, learner.memory, learner.dynamics)
     )
-    own = {} if learner.config.objective.record.shareable else objective or memory
+    record = learner.config.objective.record
+    own = {} if record.shareable else objective if record.trains_policy else objective or memory
     return network | {f"objective.{name}": weight for name, weight in own.items()}, dynamics
 
 

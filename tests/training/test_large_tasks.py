@@ -157,7 +157,7 @@ def test_a_plan_beyond_its_size_keeps_the_best_and_the_newest(generator: torch.G
 
 
 def test_a_smaller_plan_trains_and_resumes_where_it_was() -> None:
-    layers = [SMALL, {"task": "ehrlich:4,8,2,3", "plan": {"max_entries": 600}, "budget": {"steps": 4}}]
+    layers = [SMALL, {"task": "ehrlich:4,8,2,3", "plan": {"whole": 0, "max_entries": 600}, "budget": {"steps": 4}}]
     experiment, restored = build(resolve(layers)), build(resolve(layers))
     for _ in range(2):
         experiment.trainer.train_step()
@@ -175,7 +175,7 @@ def test_a_smaller_plan_trains_and_resumes_where_it_was() -> None:
 
 
 def test_a_small_plan_knows_the_scores_it_left_out() -> None:
-    experiment = build(resolve([SMALL, {"task": "ehrlich:4,8,2,3", "plan": {"max_entries": 200}}]))
+    experiment = build(resolve([SMALL, {"task": "ehrlich:4,8,2,3", "plan": {"whole": 0, "max_entries": 200}}]))
     experiment.trainer.train_step()
     learner, objective = experiment.trainer.learner, experiment.trainer.objective
     assert isinstance(objective, PlannedKL)

@@ -55,11 +55,27 @@ def address() -> Iterator[str]:
     try:
         with pytest.MonkeyPatch.context() as patch:  # otherwise Ray replaces 127.0.0.1 by the machine's outer address
             patch.setattr(constants, "ENABLE_RAY_CLUSTER", False)
-            yield process.stdout.readline().strip()
+            found = process.stdout.readline().strip()
+            _wait_for(found)
+            yield found
         process.communicate(timeout=60)
     finally:
         process.kill()
         process.wait()
+
+
+def _wait_for(address: str) -> None:
+    """Join the cluster and leave it again; on a busy machine it may take a few attempts before it answers."""
+    for left in reversed(range(5)):
+        cluster = RayCluster(2, address)
+        try:
+            cluster.connect()
+        except ConfigError:
+            if not left:
+                raise
+        else:
+            cluster.close()
+            return
 
 
 def train(out: Path, oracle: str, **options: Any) -> stochflow.Run:

@@ -200,6 +200,7 @@ def test_a_shared_cache_that_only_a_run_names_is_not_read(lab: Path, tmp_path: P
 
 def test_a_comparison_asks_the_oracles_that_are_named(lab: Path, tmp_path: Path) -> None:
     design = ["oracle.length=8", "oracle.alphabet=dna", "optimiser.batch_size=16", "optimiser.updates=2"]
+    design += ["model.width=16", "dynamics.rounds=1", "evaluation.num_samples=30"]
     options = {"methods": ["sgfn-db"], "seeds": 1, "trajectories": 32, "jobs": 1, "out": tmp_path / "sweep"}
     found = stochflow.compare(oracle=["lab:good"], settings=design, **options)
     assert (found.failures, found.missing) == ({}, [])
