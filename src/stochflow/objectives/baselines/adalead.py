@@ -45,7 +45,7 @@ class AdaLead(Population):
         surrogate = self._surrogate()
         surrogate.fit(memory.sequences, memory.scores)
         parents = self._parents(num, generator)
-        known, left = Known(self.learner), config.screened * num
+        known, left = Known(memory.sequences), config.screened * num
         nodes = found = parents[:0]
         least = predictions = torch.empty(0, dtype=torch.float64)  # what the roots of the nodes are expected to score
         while left > 0:

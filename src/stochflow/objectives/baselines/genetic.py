@@ -21,4 +21,4 @@ class Genetic(Population):
         survivors, _ = self.best(config.survivors)
         first, second = survivors[torch.randint(len(survivors), (2, num), generator=generator)]
         children = crossed(first, second, config.crossover, generator)
-        return self.mutants(children, Known(self.learner), generator)[0]
+        return self.mutants(children, Known(self.learner.memory.sequences), generator)[0]

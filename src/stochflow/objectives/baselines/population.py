@@ -34,25 +34,22 @@ def mutated(parents: Tensor, num_tokens: int, rate: float, generator: torch.Gene
 
 
 class Known:
-    """Designs that need not be tried: those that were paid for, and those that were added.
+    """A set of designs that need not be tried: those that were paid for, [num, L], and those that were added."""
 
-    Args:
-        learner: with the memory of what was paid for.
-    """
-
-    def __init__(self, learner: SequenceLearner) -> None:
-        self._memory = learner.memory
-        self._added: set[bytes] = set()
+    def __init__(self, paid: Tensor) -> None:
+        self._rows = set(_names(paid))
 
     def added(self, designs: Tensor) -> Tensor:
         """Add designs, [num, L]; True in those that were new, [num]."""
-        rows = designs.to(torch.uint8).numpy()
-        new = self._memory.lookup(designs).isnan()
-        for row in new.nonzero().squeeze(1).tolist():
-            name = rows[row].tobytes()
-            new[row] = name not in self._added
-            self._added.add(name)
-        return new
+        new = []
+        for name in _names(designs):
+            new.append(name not in self._rows)
+            self._rows.add(name)
+        return torch.tensor(new, dtype=torch.bool)
+
+
+def _names(designs: Tensor) -> list[bytes]:
+    return [row.tobytes() for row in designs.to(torch.uint8).numpy()]
 
 
 class Population(Objective):
