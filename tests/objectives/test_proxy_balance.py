@@ -62,7 +62,7 @@ def test_active_learning_masks_everything() -> None:
 
 
 def test_calls_are_new_designs_that_the_proxy_prefers() -> None:
-    trainer, objective = after_one_round()
+    trainer, objective = after_one_round(search={"delta": 0.1})  # so that paid designs come up again
     memory, state = trainer.learner.memory, objective._generator.get_state()
     calls = objective.next_calls(16)
     assert len(calls.unique(dim=0)) == 16
