@@ -1,5 +1,6 @@
 """The same calls on a Ray cluster: a real one on the loopback interface, and a pretended one that fails on demand."""
 
+import secrets
 import subprocess
 import sys
 from collections import Counter
@@ -45,37 +46,30 @@ TINY: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    """Where a Ray cluster with two workers listens."""
-    constants = pytest.importorskip("ray._private.ray_constants")
-    process = subprocess.Popen(
-        [sys.executable, "-c", HEAD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert process.stdout is not None
-    try:
-        with pytest.MonkeyPatch.context() as patch:  # otherwise Ray replaces 127.0.0.1 by the machine's outer address
-            patch.setattr(constants, "ENABLE_RAY_CLUSTER", False)
-            found = process.stdout.readline().strip()
-            _wait_for(found)
-            yield found
-        process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _wait_for(address: str) -> None:
-    """Join the cluster and leave it again; on a busy machine it may take a few attempts before it answers."""
-    for left in reversed(range(5)):
-        cluster = RayCluster(2, address)
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a Ray cluster with two workers listens, which this process may join: both have the same token."""
+    token = tmp_path_factory.mktemp("token") / "token"
+    token.write_text(secrets.token_hex(32), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_AUTH_MODE", "token")
+        patch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
+        constants = pytest.importorskip("ray._private.ray_constants")
+        # otherwise Ray replaces 127.0.0.1 by the machine's outer address
+        patch.setattr(constants, "ENABLE_RAY_CLUSTER", False)
+        process = subprocess.Popen(
+            [sys.executable, "-c", HEAD],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert process.stdout is not None
         try:
-            cluster.connect()
-        except ConfigError:
-            if not left:
-                raise
-        else:
-            cluster.close()
-            return
+            yield process.stdout.readline().strip()
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
+            process.wait()
 
 
 def train(out: Path, oracle: str, **options: Any) -> stochflow.Run:
