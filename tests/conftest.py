@@ -1,5 +1,7 @@
 """Fixtures that several test modules share."""
 
+import os
+import secrets
 import signal
 from collections import Counter
 
@@ -20,6 +22,8 @@ settings.load_profile("stochflow")
 # runs that tests start would ignore it too, where the suite itself was started with `nohup`
 if hasattr(signal, "SIGHUP"):
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+# Ray reads these when it is imported first: a cluster that a test starts and the process that joins it must agree
+os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
 
 
 def pytest_configure(config: pytest.Config) -> None:

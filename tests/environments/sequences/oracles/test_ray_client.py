@@ -1,6 +1,5 @@
 """The same calls on a Ray cluster: a real one on the loopback interface, and a pretended one that fails on demand."""
 
-import secrets
 import subprocess
 import sys
 from collections import Counter
@@ -46,13 +45,9 @@ TINY: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a Ray cluster with two workers listens, which this process may join: both have the same token."""
-    token = tmp_path_factory.mktemp("token") / "token"
-    token.write_text(secrets.token_hex(32), encoding="utf-8")
+def address() -> Iterator[str]:
+    """Where a Ray cluster with two workers listens."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_AUTH_MODE", "token")
-        patch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
         constants = pytest.importorskip("ray._private.ray_constants")
         # otherwise Ray replaces 127.0.0.1 by the machine's outer address
         patch.setattr(constants, "ENABLE_RAY_CLUSTER", False)
