@@ -42,14 +42,14 @@ def load_flexs(folder: Path) -> ModuleType:
     flexs = sys.modules["flexs"]
     for name, found in (("landscape", "Landscape"), ("model", "Model"), ("explorer", "Explorer")):
         setattr(flexs, found, getattr(import_module(f"flexs.{name}"), found))
-    flexs.Adalead = import_module("flexs.baselines.explorers.adalead").Adalead  # type: ignore[attr-defined]
+    flexs.Adalead = import_module("flexs.baselines.explorers.adalead").Adalead  # type: ignore[attr-defined]  # a stub of the module
     return flexs
 
 
 def forest_model(flexs: Any, task: Task) -> Any:
     """The forest of this package as a model of FLEXS."""
 
-    class ForestModel(flexs.Model):  # type: ignore[misc]
+    class ForestModel(flexs.Model):  # type: ignore[misc]  # its type is not known here
         def train(self, sequences: Any, labels: Tensor) -> None:
             self.forest = make_surrogate("forest", task.num_tokens, task.length, letter_distance(task))
             self.forest.fit(task.alphabet.encode(list(sequences)), labels)
