@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork, Heads
+from stochflow.models.kmers import Kmers
 
 NUM_TOKENS, LENGTH = 3, 4
 
@@ -172,9 +173,9 @@ def test_initialising_leaves_the_global_random_state_alone() -> None:
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["residual", "plain"])
-@pytest.mark.parametrize("kmers", [(1,), (2,), (1, 3)])
+@pytest.mark.parametrize("kmers", [(1,), (2,), (1, 3), Kmers((1,), (2,), (1, 3))], ids=str)
 def test_prefixes_of_any_depth_have_the_values_and_gradients_of_autograd(
-    kmers: tuple[int, ...], plain: bool, tokens: Tensor, generator: torch.Generator
+    kmers: tuple[int, ...] | Kmers, plain: bool, tokens: Tensor, generator: torch.Generator
 ) -> None:
     network = FlowNetwork(NUM_TOKENS, LENGTH, kmers, width=8, num_layers=2, plain=plain).double()
     with torch.no_grad():

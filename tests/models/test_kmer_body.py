@@ -7,12 +7,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from stochflow.models.kmer_body import MAX_BUCKETS, PrefixBody
+from stochflow.models.kmer_body import MAX_BUCKETS, PrefixBody, num_rows
+from stochflow.models.kmers import Kmers
 
 NUM_TOKENS, LENGTH, WIDTH = 3, 5, 8
 
 
-def make_body(kmers: tuple[int, ...] = (1, 2, 4), length: int = LENGTH, seed: int = 0) -> PrefixBody:
+KINDS = [(1,), (3,), (1, 2, 4), (1, 3, 5), Kmers((1,), (2, 3), (1, 2, 4)), Kmers((1,), recent=(5,))]
+
+
+def make_body(kmers: tuple[int, ...] | Kmers = (1, 2, 4), length: int = LENGTH, seed: int = 0) -> PrefixBody:
     body = PrefixBody(NUM_TOKENS, length, kmers, WIDTH, num_layers=2)
     body.initialise(torch.Generator().manual_seed(seed))
     return body.double()
@@ -22,8 +26,8 @@ def all_sequences(length: int = LENGTH) -> Tensor:
     return torch.tensor(list(itertools.product(range(NUM_TOKENS), repeat=length)))
 
 
-@pytest.mark.parametrize("kmers", [(1,), (3,), (1, 2, 4), (1, 3, 5)])
-def test_one_pass_equals_each_prefix_alone(kmers: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("kmers", KINDS, ids=str)
+def test_one_pass_equals_each_prefix_alone(kmers: tuple[int, ...] | Kmers) -> None:
     body, tokens = make_body(kmers), all_sequences()
     sums = body.prefix_states(tokens)
     assert sums.shape == (NUM_TOKENS**LENGTH, LENGTH + 1, WIDTH)
@@ -34,8 +38,8 @@ def test_one_pass_equals_each_prefix_alone(kmers: tuple[int, ...]) -> None:
         torch.testing.assert_close(picked, sums[:, depth])
 
 
-@pytest.mark.parametrize("kmers", [(1,), (3,), (1, 2, 4), (1, 3, 5)])
-def test_extending_token_by_token_equals_one_pass(kmers: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("kmers", KINDS, ids=str)
+def test_extending_token_by_token_equals_one_pass(kmers: tuple[int, ...] | Kmers) -> None:
     body, tokens = make_body(kmers), all_sequences()
     sums = body.prefix_states(tokens)
     grown = body.start.expand(len(tokens), -1)
@@ -51,8 +55,8 @@ def test_rows_of_one_batch_may_have_different_depths(generator: torch.Generator)
     torch.testing.assert_close(body.states_at(tokens, depths), expected)
 
 
-@pytest.mark.parametrize("kmers", [(1,), (3,), (1, 2, 4), (1, 3, 5)])
-def test_bags_say_which_embeddings_are_added_up(kmers: tuple[int, ...], generator: torch.Generator) -> None:
+@pytest.mark.parametrize("kmers", KINDS, ids=str)
+def test_bags_say_which_embeddings_are_added_up(kmers: tuple[int, ...] | Kmers, generator: torch.Generator) -> None:
     body, tokens = make_body(kmers), all_sequences()
     depths = torch.randint(LENGTH + 1, (len(tokens),), generator=generator)
     bags = body.bags(tokens.numpy(), depths.numpy())
@@ -176,3 +180,35 @@ def test_initialising_leaves_the_global_random_state_alone() -> None:
     before = torch.get_rng_state()
     body.initialise(torch.Generator().manual_seed(3))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_children_are_the_prefixes_one_letter_longer() -> None:
+    body, tokens = make_body(Kmers((1,), (2,), (1, 3))), all_sequences()
+    children = body.child_states(tokens)
+    for letter in range(NUM_TOKENS):
+        for depth in range(LENGTH):
+            grown = torch.cat([tokens[:, :depth], torch.full((len(tokens), 1), letter)], dim=1)
+            expected = body.states_at(grown, torch.full((len(tokens),), depth + 1))
+            torch.testing.assert_close(children[:, depth, letter], expected)
+
+
+def test_kmers_anywhere_are_counted_and_recent_ones_are_those_of_the_last_letter() -> None:
+    body = make_body(Kmers((), anywhere=(2,)), length=4)
+    states = body.prefix_states(torch.tensor([[0, 1, 2, 0], [2, 0, 1, 1]])) - body.start
+    torch.testing.assert_close(states[0, 2], states[1, 3] - states[1, 2])  # 01 at other places
+    body = make_body(Kmers((1,), recent=(2,)), length=4)
+    with torch.no_grad():
+        body.embedding.weight[1 : 1 + 4 * NUM_TOKENS] = 0.0  # those of single letters
+    states = body.prefix_states(torch.tensor([[0, 1, 2, 0], [2, 2, 2, 0]]))
+    torch.testing.assert_close(states[0, 4], states[1, 4])  # both end with 20
+    assert not torch.equal(states[0, 3], states[1, 3])
+
+
+def test_no_two_tables_share_a_row() -> None:
+    kmers = Kmers((1, 2), (1, 2), (1, 3))
+    body, tokens = make_body(kmers), all_sequences()
+    depths = torch.full((len(tokens),), LENGTH)
+    used = sum(body.bags(tokens.numpy(), (depths - cut).numpy()).sum(axis=0) for cut in range(LENGTH + 1))
+    assert body.embedding.num_embeddings == num_rows(NUM_TOKENS, LENGTH, kmers) == 1 + 15 + 36 + 3 + 9 + 3 + 27
+    assert (used[0, 1:] > 0).all()
+    assert used[0, 0] == 0

@@ -1,8 +1,9 @@
 """Numbering k-mers: own rows while they fit, hashed rows that see every letter when they do not."""
 
+import pytest
 import torch
 
-from stochflow.models.kmers import kmer_buckets
+from stochflow.models.kmers import Kmers, kmer_buckets, kmers_of_long_sequences
 
 
 def test_codes_that_fit_keep_their_own_row() -> None:
@@ -24,3 +25,18 @@ def test_a_change_of_any_letter_moves_the_kmer() -> None:
     powers = 4 ** torch.arange(7)
     moved = kmer_buckets(1234 + powers, 4**7, 4096) != kmer_buckets(torch.tensor([1234]), 4**7, 4096)
     assert bool(moved.all())
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "expected"),
+    [
+        (1, Kmers((1,), (1,), (1,))),
+        (2, Kmers((1,), (9, 13), (5, 9, 13))),
+        (4, Kmers((1,), (4, 6), (2, 4, 6))),
+        (20, Kmers((1,), (2, 3), (1, 2, 3))),
+        (32, Kmers((1,), (2,), (1, 2))),
+        (256, Kmers((1,), (1,), (1,))),
+    ],
+)
+def test_kmers_of_long_sequences_fit_their_tables(num_tokens: int, expected: Kmers) -> None:
+    assert kmers_of_long_sequences(num_tokens, 4096) == expected

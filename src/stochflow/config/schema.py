@@ -114,6 +114,12 @@ class ModelConfig(Settings):
         min_length=1,
         description="k-mer lengths embedded along the prefix; null suits them to alphabet and length (kmer).",
     )
+    anywhere: list[int] | None = Field(
+        None, description="The same with one embedding for all positions; null: long sequences alone have some (kmer)."
+    )
+    recent: list[int] | None = Field(
+        None, description="k-mers that end with the last letter; null: long sequences alone have some (kmer)."
+    )
     trunk: Literal["residual", "plain"] = Field(
         "residual", description="Layers behind the embedding: residual with norm and GELU, or a plain ReLU MLP (kmer)."
     )
@@ -128,6 +134,8 @@ class ModelConfig(Settings):
     def _buildable(self) -> "ModelConfig":
         if self.kmers is not None and min(self.kmers) != 1:
             raise ValueError("kmers must contain 1 and no smaller number, or single letters would be invisible")
+        if min([*(self.anywhere or []), *(self.recent or [])], default=1) < 1:
+            raise ValueError("anywhere and recent hold lengths of k-mers; give numbers from one on, or none: []")
         if self.body == "transformer" and self.width % self.heads:
             raise ValueError(f"width {self.width} is not a multiple of {self.heads} heads")
         if self.body == "transformer" and self.precision != "float32":

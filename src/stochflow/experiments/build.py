@@ -15,7 +15,7 @@ from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.oracles.task import OracleFunction
-from stochflow.environments.sequences.task import Task
+from stochflow.environments.sequences.task import MAX_ENUMERABLE, Task
 from stochflow.environments.sequences.variable_length import VariableTask
 from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.torch_settings import choose_device
@@ -24,7 +24,7 @@ from stochflow.models.dynamics.tabular import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.graph_network import GraphNetwork
 from stochflow.models.kmer_body import MAX_BUCKETS, num_rows
-from stochflow.models.kmers import suitable_kmers
+from stochflow.models.kmers import Kmers, kmers_of_long_sequences, suitable_kmers
 from stochflow.models.transformer_body import TransformerBody
 from stochflow.objectives.base import Learner, Objective
 from stochflow.objectives.learners import GraphLearner, SequenceLearner
@@ -213,16 +213,33 @@ def make_network(
     if model.body == "transformer":
         body = TransformerBody(*shape, model.width, model.num_layers, model.heads)
         return kind(*shape, (), model.width, model.num_layers, body, context_width)
-    kmers = suitable_kmers(*shape, MAX_BUCKETS) if model.kmers is None else tuple(model.kmers)
-    if num_rows(*shape, kmers) * model.width > _MAX_WEIGHTS or task.num_tokens ** max(kmers) > _MAX_CODE:
+    kmers = _kmers(model, task)
+    if num_rows(*shape, kmers) * model.width > _MAX_WEIGHTS or task.num_tokens**kmers.longest > _MAX_CODE:
         raise ConfigError(
-            f"tables for model.kmers {list(kmers)} are too large for {task.length} positions and {task.num_tokens} "
-            "letters; set model.kmers to null or to fewer and shorter ones, or lower model.width"
+            f"tables for model.kmers {list(kmers.placed)} are too large for {task.length} positions and "
+            f"{task.num_tokens} letters; set model.kmers to null or to fewer and shorter ones, or lower model.width"
         )
     network = kind(*shape, kmers, model.width, model.num_layers, None, context_width, model.trunk == "plain")
     if model.precision == "bfloat16":
         network.body.precision = torch.bfloat16
     return network
+
+
+def _kmers(model: ModelConfig, task: Task) -> Kmers:
+    """As configured, or suited to the task."""
+    suited = Kmers(tuple(model.kmers or ()))
+    if model.kmers is None:
+        suited = (
+            Kmers(suitable_kmers(task.num_tokens, task.length, MAX_BUCKETS))
+            if task.size <= MAX_ENUMERABLE
+            else kmers_of_long_sequences(task.num_tokens, MAX_BUCKETS)
+        )
+    anywhere, recent = model.anywhere, model.recent
+    return Kmers(
+        suited.placed,
+        suited.anywhere if anywhere is None else tuple(anywhere),
+        suited.recent if recent is None else tuple(recent),
+    )
 
 
 def _check_alphabet(task: Task, config: Config) -> None:

@@ -22,6 +22,7 @@ from stochflow.models.engine.prefix_layout import PrefixTree
 from stochflow.models.evaluation import AlongPaths, AtPrefixes, AutogradEvaluation, Evaluation, H, Heads, PathHeads
 from stochflow.models.initialisation import set_to_zero
 from stochflow.models.kmer_body import PrefixBody
+from stochflow.models.kmers import Kmers
 from stochflow.models.masks import IntentionMask
 from stochflow.models.prefix_sampler import NetworkSampler, RecordingSampler
 from stochflow.models.transformer_body import TransformerBody
@@ -62,7 +63,7 @@ class FlowNetwork(FlowModel):
         self,
         num_tokens: int,
         length: int,
-        kmers: tuple[int, ...],
+        kmers: tuple[int, ...] | Kmers,
         width: int,
         num_layers: int,
         body: TransformerBody | None = None,

@@ -12,6 +12,7 @@ from stochflow.models.engine.prefix_layout import SMALL_BATCH, PrefixTree, all_p
 from stochflow.models.evaluation import AlongPaths, AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.kmer_body import PrefixBody
+from stochflow.models.kmers import Kmers
 from stochflow.models.prefix_sampler import NetworkSampler, RecordingSampler
 from stochflow.sampling.rollout import rollout
 from tests.small_tasks import scored_environment
@@ -19,10 +20,14 @@ from tests.small_tasks import scored_environment
 K, LENGTH = 3, 5
 
 
-@pytest.fixture(params=[False, True], ids=["residual", "plain"])
+LONG = Kmers((1,), (2,), (1, 3))
+
+
+@pytest.fixture(params=[((1, 3), False), ((1, 3), True), (LONG, False)], ids=["residual", "plain", "recent"])
 def network(request: pytest.FixtureRequest, generator: torch.Generator) -> FlowNetwork:
     """No two prefixes alike, in double precision."""
-    made = FlowNetwork(K, LENGTH, (1, 3), 8, 2, plain=request.param)
+    kmers, plain = request.param
+    made = FlowNetwork(K, LENGTH, kmers, 8, 2, plain=plain)
     made.initialise(generator)
     assert isinstance(made.body, PrefixBody)
     with torch.no_grad():

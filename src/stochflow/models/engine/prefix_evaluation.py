@@ -15,8 +15,9 @@ from stochflow.core.arrays import Array, Ints
 from stochflow.core.logspace import masked_log_softmax
 from stochflow.core.torch_kernels import log_softmax_backward
 from stochflow.models.engine.buffers import Buffers, Rows
-from stochflow.models.engine.prefix_layout import PrefixTree, climb
+from stochflow.models.engine.prefix_layout import PrefixTree, add_by_level, climb
 from stochflow.models.evaluation import Evaluation, H, Heads, writes_in_place
+from stochflow.models.kmer_body import LastRows
 
 Arrange: TypeAlias = Callable[[Heads, Tensor | None], H]
 
@@ -141,7 +142,7 @@ class PrefixEvaluation(EngineEvaluation):
         super().__init__(space)
         self.tree = tree
         self._starts = [0, tree.sizes[0]]  # first node of every level, and of the one to come
-        self._indices: list[list[Ints]] = []  # per level after the first
+        self._last_rows: list[LastRows[Ints]] = []  # per level after the first
         self._levels: list[Array] = []  # the heads of each level
         self._num_grown, self.num_levels = 1, 0
         # the table and the first layer of all nodes as numpy sees them, where it can
@@ -150,8 +151,8 @@ class PrefixEvaluation(EngineEvaluation):
             space.rows(0, tree.sizes[0]).sums.copy_(space.start)
         else:
             self._arrays[1][: tree.sizes[0]] = space.start.detach().numpy()
-        for indices, parents in self._body.complete_levels(num_complete):
-            self._add_level(indices, parents, len(parents))
+        for rows, parents in self._body.complete_levels(num_complete):
+            self._add_level(rows, parents, len(parents))
 
     @property
     def needs_growth(self) -> bool:
@@ -162,31 +163,34 @@ class PrefixEvaluation(EngineEvaluation):
         """The first layer of the next level, which the tree has."""
         depth, tree = self._num_grown, self.tree
         parents = None if tree.same(depth) else tree.parents[depth - 1]
-        columns = tree.node_columns(depth, self._body.longest)
-        self._add_level(self._body.last_indices(columns, depth), parents, tree.sizes[depth])
+        columns = tree.node_columns(depth, self._body.longest + 1)
+        self._add_level(self._body.last_rows(columns, depth), parents, tree.sizes[depth])
 
-    def _add_level(self, indices: list[Ints], parents: Ints | None, size: int) -> None:
+    def _add_level(self, rows: LastRows[Ints], parents: Ints | None, size: int) -> None:
         """The first layer of a level whose nodes add some embedding rows to what their parents have.
 
         Args:
-            indices: [num_nodes] for every k there is.
+            rows: what their last tokens change.
             parents: [num_nodes]; None where they are all nodes of the level before.
         """
         space, (first, last) = self._space, self._starts[-2:]
-        self._indices.append(indices)
+        self._last_rows.append(rows)
         self._starts.append(last + size)
         self._num_grown += 1
         if self._arrays is None:
             sums, into = space.rows(first, last).sums, space.rows(last, last + size).sums
             inherited = sums if parents is None else sums.index_select(0, self.tree.tensor(parents))
-            self._body.add(inherited, [self.tree.tensor(column) for column in indices], into)
+            self._body.add(inherited, LastRows(*([self.tree.tensor(each) for each in part] for part in rows)), into)
             return
         # in numpy, whose operations on a few rows cost a fraction of torch's
         table, nodes = self._arrays
         before, after = nodes[first:last], nodes[last : last + size]
         before = before if parents is None else before.take(parents, axis=0)
-        for column in indices or [np.zeros(size, np.int64)]:  # row 0, which pads, is zero
+        added = (*rows.summed, *rows.recent)
+        for column in added or [np.zeros(size, np.int64)]:  # row 0, which pads, is zero
             before = np.add(before, table.take(column, axis=0), out=after)
+        for column in rows.dropped:
+            before = np.subtract(before, table.take(column, axis=0), out=after)
 
     def evaluate(self) -> None:
         """Everything behind the first layer, for all levels that have grown since the last time."""
@@ -234,7 +238,9 @@ class PrefixEvaluation(EngineEvaluation):
         num = self._starts[self.num_levels]
         nodes = self.tree.tensor(self.tree.nodes(self.num_levels))
         grad = rows.new_zeros(num, rows.shape[-1]).index_add_(0, nodes.view(-1), rows.flatten(0, 1))
-        climb(self._add_behind_sums(grad, self._space.rows(0, num), into), self._indices, self.tree, into[0], into[1])
+        sums = self._add_behind_sums(grad, self._space.rows(0, num), into)
+        add_by_level(sums, [rows.recent for rows in self._last_rows], self.tree, into[0])
+        climb(sums, [rows.summed for rows in self._last_rows], self.tree, into[0], into[1])
 
 
 class StateEvaluation(EngineEvaluation):

@@ -212,6 +212,17 @@ def climb(grad: Tensor, indices: list[list[Ints]], tree: PrefixTree, table: Tens
         else:
             tree.add_to_parents(grad[first:last], depth, grad[above:below])
     start.add_(grad[: tree.sizes[0]].sum(dim=0) if tree.sizes[0] > 1 else grad[0])
+    add_by_level(grad, indices, tree, table)
+
+
+def add_by_level(grad: Tensor, indices: list[list[Ints]], tree: PrefixTree, table: Tensor) -> None:
+    """Add the gradient at nodes to that in the embeddings which they add.
+
+    Args:
+        grad: at all nodes, level by level, [num_nodes, width].
+        indices: per level after the first, rows of the embeddings, [num_nodes] each.
+        table: gradient in the table of embeddings, [num_rows, width].
+    """
     # a longer k-mer begins on a later level: each k has the nodes from some level on
     for row in range(max(map(len, indices), default=0)):
         rows = np.concatenate([level[row] for level in indices if len(level) > row])
