@@ -145,3 +145,29 @@ def test_stacking_is_no_worse_than_its_members_on_held_out_rows() -> None:
     ensemble = Ensemble({"ridge": KmerRidge(4, 7), "process": GaussianProcess(4, 7)})
     ensemble.fit(tokens, scores)
     assert ensemble.leave_one_out().r_squared >= max(ensemble.quality.r_squared.values()) - 1e-6
+
+
+def test_the_member_that_foresees_best_speaks_whatever_it_held_out() -> None:
+    class Changing(Constant):
+        """Right about what it has been fitted to alone."""
+
+        def leave_one_out(self) -> HeldOut:
+            raise AssertionError("nobody asks for held-out rows")
+
+        def predict(self, tokens: Tensor) -> Prediction:
+            known = (tokens.unsqueeze(1) == self.tokens).all(dim=-1).any(dim=1)
+            return Prediction(truth(tokens) + self.bias * ~known, torch.ones(len(tokens)).double())
+
+    tokens = torch.cartesian_prod(*[torch.arange(4)] * 3)
+    ensemble = Ensemble({"near": Changing(2.0), "far": Changing(0.5)}, mode="foresee")
+    ensemble.fit(tokens[:10], truth(tokens[:10]))
+    assert ensemble.quality.weights == {"near": 1.0, "far": 0.0}  # nothing has arrived
+    ensemble.fit(tokens[:20], truth(tokens[:20]))
+    assert ensemble.quality.weights == {"near": 0.0, "far": 1.0}
+    restored = Ensemble({"near": Changing(2.0), "far": Changing(0.5)}, mode="foresee")
+    restored.load_state_dict(ensemble.state_dict())
+    assert restored.quality == ensemble.quality
+    ensemble.members["far"].bias = 9.0  # type: ignore[attr-defined]
+    for end in (30, 40):
+        ensemble.fit(tokens[:end], truth(tokens[:end]))
+    assert ensemble.quality.weights["near"] == 1.0

@@ -18,12 +18,13 @@ from stochflow.objectives.path_gradients import PathOutputs, log_sum, silent
 from stochflow.objectives.planning.surrogate_chains import SurrogateChains
 from stochflow.sampling.policies import DesignsFirst
 from stochflow.sampling.rollout import Walk, rollout
-from stochflow.surrogates.base import HeldOut, Surrogate
+from stochflow.surrogates.convolution import ConvolutionEnsemble
+from stochflow.surrogates.ensemble import Ensemble
 from stochflow.surrogates.gaussian_process import GaussianProcess
 from stochflow.surrogates.letter_distances import letter_distance
 
 _VALUE_WEIGHT = 0.01
-_QUALITY = ("surrogate_r2", "surrogate_coverage")
+_UNCOVERED = 3.0  # nats by which the cross-entropy of the chains may exceed the entropy of the policy
 
 
 class BelievedEpisodes(Episodes):
@@ -59,9 +60,8 @@ class ImaginedKL:
     the intention out: log P_π(x) = Σ_t log M(x_t|s_t).
 
     Attributes:
-        surrogate: a regression model of the score, fitted to all that was paid for.
+        surrogate: regression models of the score, fitted to all that was paid for; the one that foresaw best speaks.
         chains: Metropolis chains on its reward.
-        quality: R², and the share of scores inside 80 % intervals, of what was paid for after a fit; NaN before.
     """
 
     def __init__(self, learner: SequenceLearner) -> None:
@@ -69,10 +69,15 @@ class ImaginedKL:
         self._learner, self._config = learner, learner.config.imagination
         distance = letter_distance(learner.environment.task)
         # log R is a multiple of the log score, so that is what has to be right
-        self.surrogate: Surrogate = GaussianProcess(num_tokens, length, distance, transform="log")
+        self.surrogate = Ensemble(
+            {
+                "gaussian-process": GaussianProcess(num_tokens, length, distance, transform="log"),
+                "convolution": ConvolutionEnsemble(num_tokens, length, distance, transform="log"),
+            },
+            mode="foresee",
+        )
         self.chains = SurrogateChains(self._config, num_tokens, length)
-        self.quality = torch.full((2,), torch.nan, dtype=torch.float64)
-        self._best, self._num_fitted = 0.0, 0
+        self._best = 0.0
         # with other rules for every prefix, or a P̂ that sees it, an imagined rollout would not be the policy's
         can_imagine = learner.network.mask is None and not learner.dynamics.sees_state
         self._reverse, self._num_repairs = (self._config.reverse, self._config.num_repairs) if can_imagine else (0.0, 0)
@@ -80,12 +85,8 @@ class ImaginedKL:
     def refresh(self) -> None:
         """Fit the surrogate to all paid scores and let the chains walk on it."""
         sequences, scores = self._learner.paid()
-        if 0 < self._num_fitted < len(scores):
-            arrived = torch.arange(self._num_fitted, len(scores))
-            held_out = HeldOut(arrived, scores[arrived], self.surrogate.predict(sequences[arrived]))
-            self.quality = torch.tensor([held_out.r_squared, held_out.coverage()], dtype=torch.float64)
         self.surrogate.fit(sequences, scores)
-        self._best, self._num_fitted = float(scores.max()), len(scores)
+        self._best = float(scores.max())
         log_rewards = self._learner.reward.log_reward(scores)
         drawn = self._imagined(self._num_repairs).outcomes if self._num_repairs else sequences[:0]
         self.chains.refresh(sequences, log_rewards, self.log_reward, drawn, self._generator)
@@ -107,16 +108,26 @@ class ImaginedKL:
         return scores if mask is None else torch.where(mask.alive(tokens), scores, -math.inf)
 
     def updates(self, num: int) -> Iterator[Terms]:
-        """Terms of so many updates; reverse KL in its share of them."""
+        """Terms of so many updates; reverse KL in its share of them, while the policy covers what the chains visit.
+
+        What a policy has left out becomes ever rarer by reverse KL. It shows in the designs of the chains, which are
+        then less probable under the policy than its own draws; forward KL brings them back.
+        """
         share, rows = self._reverse, self._config.rows
-        told = {
-            name: value for name, value in zip(_QUALITY, self.quality.tolist(), strict=True) if math.isfinite(value)
-        }
+        quality = self.surrogate.quality
+        told = {"surrogate_r2": quality.arrived_r_squared, "surrogate_coverage": quality.arrived_coverage}
+        told = {name: value for name, value in told.items() if math.isfinite(value)}
+        told["surrogate_convolution"] = quality.weights["convolution"]
+        cross_entropy = math.inf  # of the chains' designs under the policy
         for update in range(num):
             if int((update + 1) * share) > int(update * share):
-                yield {**self.reverse_terms(rows // 2), **told}
-            else:
-                yield {**self.forward_terms(*self.chains.draw(rows, self._generator)), **told}
+                terms = self.reverse_terms(rows // 2)
+                if cross_entropy <= terms["imagined_entropy"] + _UNCOVERED:
+                    yield {**terms, **told}
+                    continue
+            terms = self.forward_terms(*self.chains.draw(rows, self._generator))
+            cross_entropy = float(terms.get("chain_cross_entropy", math.inf))
+            yield {**terms, **told}
 
     def sampler(self, num_near: int, rest: Sampler) -> Sampler:
         """Intends designs near the best paid ones in the first rows, and what `rest` says in the others."""
@@ -130,14 +141,12 @@ class ImaginedKL:
     def state_dict(self) -> dict[str, Tensor]:
         parts = {"surrogate": self.surrogate.state_dict(), "chains": self.chains.state_dict()}
         state = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
-        numbers = torch.tensor([self._best, float(self._num_fitted)], dtype=torch.float64)
-        return state | {"numbers": numbers, "quality": self.quality}
+        return state | {"best": torch.tensor(self._best, dtype=torch.float64)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.surrogate.load_state_dict(with_prefix(state, "surrogate."))
         self.chains.load_state_dict(with_prefix(state, "chains."))
-        self._best, num_fitted = state["numbers"].tolist()
-        self._num_fitted, self.quality = int(num_fitted), state["quality"]
+        self._best = float(state["best"])
 
     def forward_terms(self, designs: Tensor, given: Tensor) -> Terms:
         """Forward KL of what was drawn, up to its entropy; [n, L], and how many letters of each were given, [n]."""
@@ -154,8 +163,9 @@ class ImaginedKL:
         free = np.arange(designs.shape[1]) >= given.numpy()[:, None]
         coefficient = np.where(free, log_marginals.dtype.type(-1.0 / len(designs)), log_marginals.dtype.type(0.0))
         outputs.add_grad_forward(coefficient, choice)
-        loss = float((coefficient * log_marginals).sum())
-        return {"loss": ClosedFormLoss.of(loss, evaluation, outputs.gradient), "forward_kl_loss": loss}
+        loss, whole = float((coefficient * log_marginals).sum()), given.numpy() == 0
+        told = {"chain_cross_entropy": -float(log_marginals[whole].sum(axis=1).mean())} if whole.any() else {}
+        return {"loss": ClosedFormLoss.of(loss, evaluation, outputs.gradient), "forward_kl_loss": loss, **told}
 
     def reverse_terms(self, num: int) -> Terms:
         """Reverse KL by the policy gradient with log F as baseline, on so many rollouts through P̂.
@@ -180,6 +190,7 @@ class ImaginedKL:
         return {
             "loss": ClosedFormLoss.of(-float(residual.mean()), evaluation, outputs.gradient),
             "imagined_j": float(residual.mean()),
+            "imagined_entropy": float((residual - log_rewards).mean()),
         }
 
     def _imagined(self, num: int) -> Walk:

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from stochflow.surrogates.base import HeldOut, Prediction, State, Surrogate, check_rows, nothing_held_out
 
-Mode = Literal["stack", "choose"]
+Mode = Literal["stack", "choose", "foresee"]
 _FEW = 10  # held-out rows below which all members count the same
 _MOST_ARRIVED = 2000  # rows that the last fit is measured on
 _PENALTY = 1e3  # of weights that do not sum to one
+_FORGET = 0.5  # of what earlier arrivals have said, per fit
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,10 @@ class Ensemble(Surrogate):
     """A weighted mean of surrogates, Σ w_m·mean_m with w ≥ 0 and Σ w_m = 1.
 
     "stack" takes the weights with the smallest squared error on held-out rows, "choose" the member with the smallest.
-    Every member's deviations are multiplied by one number so that its held-out errors are as large as they say. Weights
-    are chosen again with every fit. What arrived since the last fit first measures that fit: `quality`.
+    Every member's deviations are multiplied by one number so that its held-out errors are as large as they say. Rows
+    that were chosen one after the other resemble each other, so held-out rows flatter a member that interpolates:
+    "foresee" takes the member with the smallest error on scores that arrived after its fits, the newest counting most.
+    Weights are chosen again with every fit. What arrived since the last fit first measures that fit: `quality`.
 
     >>> from stochflow.surrogates.gaussian_process import GaussianProcess
     >>> from stochflow.surrogates.kmer_ridge import KmerRidge
@@ -52,7 +55,7 @@ class Ensemble(Surrogate):
 
     Args:
         members: by name.
-        mode: "stack" or "choose".
+        mode: "stack", "choose" or "foresee".
     """
 
     def __init__(self, members: Mapping[str, Surrogate], mode: Mode = "stack") -> None:
@@ -61,6 +64,7 @@ class Ensemble(Surrogate):
         self._factors = torch.ones_like(self._weights)
         self._r_squared = torch.full_like(self._weights, torch.nan)
         self._arrived = torch.full((2,), torch.nan, dtype=torch.float64)  # R² and coverage
+        self._errors = torch.zeros_like(self._weights)  # of what arrived, relative to all members' together
         self._num_fitted = 0
 
     @property
@@ -82,9 +86,14 @@ class Ensemble(Surrogate):
             rows = torch.arange(max(self._num_fitted, len(scores) - _MOST_ARRIVED), len(scores))
             arrived = HeldOut(rows, scores[rows], self.predict(tokens[rows]))
             self._arrived = torch.tensor([arrived.r_squared, arrived.coverage()], dtype=torch.float64)
+            if self.mode == "foresee":
+                self._foresee(tokens[rows], scores[rows])
         for member in self.members.values():
             member.fit(tokens, scores, variances)
-        self._weigh(self._held_out())
+        if self.mode == "foresee":
+            self._weights = torch.zeros_like(self._weights).index_fill(0, self._errors.argmin(), 1.0)
+        else:
+            self._weigh(self._held_out())
         self._num_fitted = len(scores)
 
     def predict(self, tokens: Tensor) -> Prediction:
@@ -106,18 +115,26 @@ class Ensemble(Surrogate):
         return HeldOut(held_out[0].rows, held_out[0].scores, _mixed(parts, weights))
 
     def state_dict(self) -> State:
-        numbers = torch.stack([self._weights, self._factors, self._r_squared])
+        numbers = torch.stack([self._weights, self._factors, self._r_squared, self._errors])
         state = {"numbers": numbers, "arrived": self._arrived, "num_fitted": torch.tensor(self._num_fitted)}
         for name, member in self.members.items():
             state |= {f"{name}.{key}": tensor for key, tensor in member.state_dict().items()}
         return state
 
     def load_state_dict(self, state: State) -> None:
-        self._weights, self._factors, self._r_squared = state["numbers"].unbind()
+        self._weights, self._factors, self._r_squared, self._errors = state["numbers"].unbind()
         self._arrived, self._num_fitted = state["arrived"], int(state["num_fitted"])
         for name, member in self.members.items():
             prefix = f"{name}."
             member.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
+
+    def _foresee(self, tokens: Tensor, scores: Tensor) -> None:
+        """Measure every member on scores that it has not been fitted to."""
+        held_out = [HeldOut(torch.arange(len(scores)), scores, each.predict(tokens)) for each in self.members.values()]
+        self._r_squared = torch.tensor([each.r_squared for each in held_out], dtype=torch.float64)
+        unexplained = 1.0 - self._r_squared
+        if bool(unexplained.isfinite().all()):
+            self._errors = _FORGET * self._errors + unexplained / unexplained.sum().clamp(min=1e-300)
 
     def _chosen(self) -> list[tuple[Surrogate, float, float]]:
         """Members with a weight above zero, their weights and the factors of their deviations."""

@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint
 from stochflow.core.errors import ConfigError
 from stochflow.core.plugins import plugins, reason_of, unusable
 from stochflow.surrogates.base import Surrogate
+from stochflow.surrogates.convolution import ConvolutionEnsemble
 from stochflow.surrogates.ensemble import Ensemble
 from stochflow.surrogates.forest import Forest
 from stochflow.surrogates.gaussian_process import GaussianProcess
@@ -29,6 +30,7 @@ SURROGATES: dict[str, Factory] = {
     "kmer-ridge": _ridge,
     "gaussian-process": GaussianProcess,
     "forest": Forest,
+    "convolution": ConvolutionEnsemble,
     "ensemble": _ensemble,
 }
 
