@@ -26,7 +26,7 @@ class ObjectiveRecord:
         weighs_stretches: `objective.decay` means something to it.
         plans: values are planned on the states of the score memory.
         restarts: trajectories may start from random prefixes.
-        trains_policy: False where the policy is a list of designs, or is not trained.
+        trains_policy: False where the policy is a list of designs or a table, or is not trained.
         edits_designs: it changes letters of whole designs, which have one length.
         one_length: letters mean something by their place, so that designs must have one length.
         shareable: processes can share its batches.

@@ -224,7 +224,7 @@ class PlanConfig(Settings):
         3,
         ge=1,
         le=12,
-        description="Letters of the longest k-mer; fewer where there would be 4,096 and more (kmer-plan).",
+        description="Letters of the longest k-mer; fewer where there are over 4,096 (kmer-plan).",
     )
 
 
