@@ -186,7 +186,8 @@ def refused(method: str, task: str = "hypergrid:2,4") -> str:
 
 
 @pytest.mark.parametrize(
-    "method", ["ppo", "sac", "soft-q", "mcmc", "mars", "genetic", "adalead", "gfn-ls", "gfn-delta-cs", "gfn-al"]
+    "method",
+    ["ppo", "sac", "soft-q", "mcmc", "mars", "genetic", "adalead", "kmer-plan", "gfn-ls", "gfn-delta-cs", "gfn-al"],
 )
 def test_methods_that_need_letters_are_refused(method: str) -> None:
     told = refused(method)
@@ -219,6 +220,7 @@ def test_all_else_runs_on_a_graph_and_everything_on_sequences() -> None:
         "mars",
         "genetic",
         "adalead",
+        "kmer-plan",
         "gfn-ls",
         "gfn-delta-cs",
         "gfn-al",

@@ -14,7 +14,7 @@ from stochflow.evaluation.samples import draw, dynamics_metrics
 from stochflow.models.dynamics.tabular import KnownDynamics
 from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
-from stochflow.sampling.policies import NetworkPolicy, OpenLoopPolicy, policy_of
+from stochflow.sampling.policies import MarkovPolicy, NetworkPolicy, OpenLoopPolicy, policy_of
 from stochflow.sampling.rollout import Walk
 from stochflow.truth.prefix_tree import kl_to_target
 from stochflow.truth.truth import SequenceTruth
@@ -74,6 +74,43 @@ def test_the_distribution_of_a_list_is_pushed_through_the_channel(
     reachable = expected > 0
     found = policy.log_probs(walk_to(WORDS[reachable]), ENVIRONMENTS[name])
     torch.testing.assert_close(found, expected[reachable].log())
+
+
+class NotTwice:
+    """No letter may be intended after itself."""
+
+    binding = False
+
+    def next(self, tokens: Tensor) -> Tensor:
+        if not tokens.shape[1]:
+            return torch.ones(len(tokens), 3, dtype=torch.bool)
+        return tokens[:, -1:] != torch.arange(3)
+
+    all_prefixes = at = alive = next
+
+
+@pytest.mark.parametrize("mask", [None, NotTwice()])
+@pytest.mark.parametrize("name", CHANNELS)
+def test_tables_of_last_letters_have_an_exact_distribution(
+    name: str, mask: NotTwice | None, generator: torch.Generator
+) -> None:
+    tables = [torch.rand(rows, 3, generator=generator, dtype=torch.float64).softmax(dim=-1) for rows in (1, 3, 3)]
+    policy, environment = MarkovPolicy(tables, mask), ENVIRONMENTS[name]
+    expected = []
+    for word in WORDS:
+        rows = [tables[0][0], tables[1][word[0]], tables[2][word[1]]]
+        if mask is not None:
+            rows = [row * mask.next(word[None, :t])[0] for t, row in enumerate(rows)]
+        marginals = [row / row.sum() @ CHANNELS[name].matrix(t) for t, row in enumerate(rows)]
+        expected.append(torch.stack([made[letter] for made, letter in zip(marginals, word, strict=True)]).prod())
+    probs = torch.stack(expected)
+    torch.testing.assert_close(policy.terminal_log_probs(environment).exp(), probs, atol=1e-15, rtol=1e-12)
+    torch.testing.assert_close(policy.log_probs(walk_to(WORDS), environment).exp(), probs, atol=1e-15, rtol=1e-12)
+    drawn = draw(policy, environment, 4000, generator)
+    counts = (drawn.made * torch.tensor([9, 3, 1])).sum(dim=-1).bincount(minlength=27)
+    assert float((counts / 4000 - probs).abs().max()) < 5.0 * 0.5 / 4000**0.5
+    visits = policy.visits(drawn.walk, environment)
+    assert float(visits.sum()) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("name", CHANNELS)

@@ -209,6 +209,13 @@ METHODS: dict[str, Method] = {
         {"optimiser": {"batch_size": 128}},
         "Sinai et al. 2020, AdaLead: a simple and robust adaptive greedy search algorithm, arXiv:2010.02141",
     ),
+    "kmer-plan": Method(
+        "Exact plan, by dynamic programming, on a ridge regression of log R on k-mers: no network.",
+        "score memory, k-mer model, learned channel",
+        objectives.KMER_PLAN,
+        {"optimiser": {"batch_size": 128}},
+        "defined in docs/method.md; the recursion is that of maximum-entropy control (Ziebart 2010)",
+    ),
     "random": Method(
         "Uniformly random intentions; nothing is learned.",
         "nothing",

@@ -26,8 +26,9 @@ class ObjectiveRecord:
         weighs_stretches: `objective.decay` means something to it.
         plans: values are planned on the states of the score memory.
         restarts: trajectories may start from random prefixes.
-        trains_policy: False where the policy is a list of designs, or is not trained.
+        trains_policy: False where the policy is a list of designs or a table, or is not trained.
         edits_designs: it changes letters of whole designs, which have one length.
+        one_length: letters mean something by their place, so that designs must have one length.
         shareable: processes can share its batches.
         pretrains: it trains one sampler for several tasks with known tables, and samples nothing.
         has_temperature: `rl.temperature` weighs the entropy of its policy.
@@ -46,6 +47,7 @@ class ObjectiveRecord:
     restarts: bool = False
     trains_policy: bool = True
     edits_designs: bool = False
+    one_length: bool = False
     shareable: bool = True
     pretrains: bool = False
     has_temperature: bool = False
@@ -157,6 +159,9 @@ GENETIC = ObjectiveRecord(
 )
 ADALEAD = ObjectiveRecord(
     "adalead", f"{_PACKAGE}.baselines.adalead:AdaLead", trains_policy=False, edits_designs=True, shareable=False
+)
+KMER_PLAN = ObjectiveRecord(
+    "kmer-plan", f"{_PACKAGE}.baselines.kmer_plan:KmerPlan", trains_policy=False, one_length=True, shareable=False
 )
 RANDOM = ObjectiveRecord(
     "random",

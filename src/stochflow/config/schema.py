@@ -211,7 +211,7 @@ class ObjectiveConfig(Settings):
 
 
 class PlanConfig(Settings):
-    """Values planned on the trie of visited prefixes (state scope, planned values)."""
+    """Values planned on the trie of visited prefixes (state scope, planned values) or on k-mers (kmer-plan)."""
 
     growth: float = Field(1.15, gt=1, description="Plan again when the memory has grown by this factor …")
     every: float = Field(0.04, gt=0, le=1, description="… or after this share of the budget.")
@@ -227,6 +227,12 @@ class PlanConfig(Settings):
     whole: int = Field(2**18, ge=0, description="Most designs of a space whose whole tree is planned on.")
     rows_per_level: int = Field(
         384, ge=1, le=2**20, description="States drawn per depth for one update; 8,192 at most over all depths."
+    )
+    kmer: int = Field(
+        3,
+        ge=1,
+        le=12,
+        description="Letters of the longest k-mer; fewer where there are over 4,096 (kmer-plan).",
     )
 
 

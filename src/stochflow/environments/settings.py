@@ -182,6 +182,11 @@ def _check_variable(config: Config) -> None:
             f"{config.method} changes letters of designs of one length; choose another method for variable "
             "length, or fix the length"
         )
+    if config.objective.record.one_length:
+        raise ConfigError(
+            f"{config.method} plans on designs of one length; choose another method for variable length, or fix the "
+            "length"
+        )
     if config.exploration.restarts:
         raise ConfigError("random prefixes may break the rules of stopping; set exploration.restarts to 0")
 

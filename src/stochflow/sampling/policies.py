@@ -13,12 +13,13 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from stochflow.core.arrays import Array
-from stochflow.core.codes import encode
-from stochflow.core.logspace import log_marginal, safe_log
+from stochflow.core.codes import decode, encode
+from stochflow.core.logspace import log_marginal, masked_log_softmax, pick, safe_log
 from stochflow.models.base import FlowModel, Sampler
 from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.graph_network import GraphNetwork, GraphSampler
+from stochflow.models.masks import IntentionMask
 from stochflow.sampling.rollout import Walk
 from stochflow.truth import dag
 from stochflow.truth.prefix_tree import policy_log_marginals, terminal_log_probs
@@ -83,6 +84,82 @@ class NetworkPolicy:
     @torch.no_grad()
     def _log_policy(self, outcomes: Tensor) -> Tensor:
         return self._network.evaluate(AtPrefixes(outcomes)).heads().log_policy[:, :-1].cpu()
+
+
+class MarkovPolicy:
+    """π(a|t, last letters): one table per position, without a network.
+
+    >>> policy = MarkovPolicy([torch.full((1, 2), 0.5), torch.eye(2)])  # any letter, and then the same again
+    >>> policy.log_policy(torch.tensor([[1, 1]])).exp().round(decimals=3)
+    tensor([[[0.5000, 0.5000],
+             [0.0000, 1.0000]]])
+
+    Attributes:
+        tables: π of every position, [K^m, K] each; rows are the last m letters in lexicographic order, and m is zero at
+            first and grows by one letter at most.
+        mask: which intentions are allowed; None for all.
+    """
+
+    def __init__(self, tables: Sequence[Tensor], mask: IntentionMask | None = None) -> None:
+        self.tables, self.mask = tables, mask
+        self.num_tokens = tables[0].shape[1]
+
+    def sampler(self, batch_size: int, generator: torch.Generator) -> Sampler:
+        return MarkovSampler(self, batch_size)
+
+    def terminal_log_probs(self, environment: Any) -> Tensor:
+        """One sweep down the prefix tree."""
+        return terminal_log_probs(policy_log_marginals(self._tree(), environment.channel))
+
+    def log_probs(self, walk: Walk, environment: Any) -> Tensor:
+        log_matrices = environment.channel.log_matrices(walk.outcomes.shape[1])
+        return pick(log_marginal(self.log_policy(walk.outcomes), log_matrices), walk.outcomes).sum(dim=-1)
+
+    def visits(self, walk: Walk, environment: Any) -> Tensor:
+        return self.log_policy(walk.outcomes).exp() / walk.outcomes.numel()
+
+    def log_policy(self, outcomes: Tensor) -> Tensor:
+        """log π at every unfinished prefix of sequences; [num, L] → [num, L, K]."""
+        rows, levels = torch.zeros(len(outcomes), dtype=torch.int64), []
+        for position, letters in enumerate(outcomes.T):
+            levels.append(self.at(position, rows, outcomes[:, :position]))
+            rows = self.following(position, rows, letters)
+        return torch.stack(levels, dim=1)
+
+    def at(self, position: int, rows: Tensor, prefixes: Tensor) -> Tensor:
+        """log π at rows of a table and the prefixes that they belong to; [num], [num, t] → [num, K]."""
+        log_policy = safe_log(self.tables[position][rows])
+        return log_policy if self.mask is None else masked_log_softmax(log_policy, self.mask.next(prefixes))
+
+    def following(self, position: int, rows: Tensor, letters: Tensor) -> Tensor:
+        """Rows of the next table; a row is a number whose last digits are the last letters. [num] each → [num]."""
+        size = len(self.tables[position + 1]) if position + 1 < len(self.tables) else 1
+        return (rows * self.num_tokens + letters) % size
+
+    def _tree(self) -> Iterator[Tensor]:
+        for position, table in enumerate(self.tables):
+            numbers = torch.arange(self.num_tokens**position)
+            yield self.at(position, numbers % len(table), decode(numbers, self.num_tokens, position))
+
+
+class MarkovSampler:
+    """Looks the intentions of a `MarkovPolicy` up."""
+
+    def __init__(self, policy: MarkovPolicy, batch_size: int) -> None:
+        self._policy, self._rows = policy, torch.zeros(batch_size, dtype=torch.int64)
+        self._prefixes = torch.empty(batch_size, 0, dtype=torch.int64)
+
+    def log_policy(self) -> Array:
+        found: Array = self._policy.at(self._prefixes.shape[1], self._rows, self._prefixes).numpy()
+        return found
+
+    def allowed(self) -> Tensor | None:
+        return None if self._policy.mask is None else self._policy.mask.next(self._prefixes)
+
+    def advance(self, outcomes: Array) -> None:
+        letters = torch.from_numpy(outcomes)
+        self._rows = self._policy.following(self._prefixes.shape[1], self._rows, letters)
+        self._prefixes = torch.cat([self._prefixes, letters.unsqueeze(1)], dim=1)
 
 
 class GraphPolicy:

@@ -42,6 +42,7 @@ def test_every_rival_has_a_method_of_its_name() -> None:
         "gfn-al",
         "gfn-delta-cs",
         "gfn-ls",
+        "kmer-plan",
         "mars",
         "mcmc",
         "ppo",

@@ -71,7 +71,7 @@ def test_batches_that_score_nothing_are_told_of(make_records: MakeRecords) -> No
     assert kinds(make_records(regret=FALLING, batch_score=[0.0] * 40 + [0.1] * 60)) == []
 
 
-@pytest.mark.parametrize("method", ["random", "mcmc", "mars", "adalead"])
+@pytest.mark.parametrize("method", ["random", "mcmc", "mars", "adalead", "kmer-plan"])
 def test_methods_without_a_trained_policy_raise_no_alarm(method: str, make_records: MakeRecords) -> None:
     assert kinds(make_records(regret=0.6, entropy_gap=4.0), method) == []
     assert kinds(make_records(regret=6.0), method) == []

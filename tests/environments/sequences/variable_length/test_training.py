@@ -29,7 +29,9 @@ TINY: dict[str, Any] = {
     "channel": {"noise": 0.2},
 }
 BOTH = {"deletion": 0.1, "duplication": 0.1}
-NETWORK_METHODS = [name for name, method in METHODS.items() if not method.objective.edits_designs]
+NETWORK_METHODS = [
+    name for name, method in METHODS.items() if not (method.objective.edits_designs or method.objective.one_length)
+]
 
 
 @pytest.fixture
@@ -192,6 +194,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "constraints": ({"constraints": {"forbid": ["A"]}}, "constraints are about designs of one length"),
     "chains": ({"method": "mcmc"}, "mcmc changes letters of designs of one length"),
     "masked letters": ({"method": "gfn-delta-cs"}, "gfn-delta-cs changes letters of designs of one length"),
+    "k-mers by position": ({"method": "kmer-plan"}, "kmer-plan plans on designs of one length; choose another method"),
     "local search": ({"method": "gfn-ls"}, "gfn-ls changes letters of designs of one length"),
     "restarts": (
         {"method": "sgfn-kl-bootstrap", "settings": ["exploration.restarts=0.1"]},
