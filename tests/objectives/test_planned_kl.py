@@ -196,7 +196,7 @@ def test_a_small_tree_is_planned_as_a_whole() -> None:
     objective.replan(step=0)
     assert objective.plan is not None
     every = torch.cartesian_prod(*[torch.arange(3)] * 3)
-    believed = objective.reward_model.expected_log_reward(every, learner.reward, 0)
+    believed = objective.leaf_model.expected_log_reward(every, learner.reward, 0)
     believed[[3, 5, 26]] = learner.reward.log_reward(SCORES[[3, 5, 26]])
     optimum = attainable_optimum(believed, experiment.environment.channel, 3)
     assert math.isclose(float(objective.plan.values[0]), optimum.value, abs_tol=1e-3)
@@ -214,7 +214,7 @@ def test_values_come_from_rewards_the_model_and_the_flow_head() -> None:
     leaf_parent = int(trie.find(torch.tensor([[0, 1]])))
     paid = learner.reward.log_reward(SCORES[[3, 5]])
     torch.testing.assert_close(values[2][leaf_parent, [0, 2]], paid)
-    unpaid = objective.reward_model.expected_log_reward(torch.tensor([[0, 1, 1]]), learner.reward, 0)
+    unpaid = objective.leaf_model.expected_log_reward(torch.tensor([[0, 1, 1]]), learner.reward, 0)
     torch.testing.assert_close(values[2][leaf_parent, [1]], unpaid)
     with torch.no_grad():
         flow = learner.network.evaluate(AtPrefixes(torch.tensor([[1]]))).heads().log_flow[0, -1].double()

@@ -16,13 +16,13 @@ from stochflow.objectives.entropy import EntropyTerms, entropy_terms
 from stochflow.objectives.imagined_kl import ImaginedKL, with_prefix
 from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import StateOutputs
+from stochflow.objectives.planning.leaf_model import LeafModel
 from stochflow.objectives.planning.novelty import novelty_bonus
 from stochflow.objectives.planning.plan import Plan, least_unplanned_nats, make_plan, unplanned_nats
 from stochflow.objectives.planning.plan_prefixes import PlanSampler, chosen_sequences, whole_trie
 from stochflow.objectives.planning.plan_states import DrawnStates, PlannedStates
 from stochflow.sampling.prefix_trie import PrefixTrie
 from stochflow.sampling.trajectories import Trajectories
-from stochflow.surrogates.kmer_ridge import KmerRidge
 
 _MAX_ROWS = 2**13  # states in one update, all depths together
 _LEAST_BATCH = 64  # below which a round costs more than it brings
@@ -45,7 +45,7 @@ class PlannedKL(Objective):
 
     def __init__(self, learner: SequenceLearner) -> None:
         super().__init__(learner)
-        self.reward_model = KmerRidge(learner.memory.trie.num_tokens, learner.memory.trie.length)
+        self.leaf_model = LeafModel(learner.memory.trie.num_tokens, learner.memory.trie.length)
         self.plan: Plan | None = None
         self.trie = learner.memory.trie
         self._chosen: Tensor | None = None
@@ -112,7 +112,7 @@ class PlannedKL(Objective):
             self.plan, self._states, self.behaviour_policies = None, None, []
             self._share_out(least)
             return
-        self.reward_model.fit(*self.learner.paid())
+        self.leaf_model.fit(*self.learner.paid(), self.learner.reward, step)
         log_rewards, paid = self._leaf_values(step)
         known: dict[int, Tensor] = {}
 
@@ -243,10 +243,9 @@ class PlannedKL(Objective):
         return float(self.plan.values[0]) if self.plan is not None else self.learner.network.root_log_flow()
 
     def state_dict(self) -> dict[str, Tensor]:
-        model = self.reward_model
-        counts = (model.num_fitted, self._num_planned, self._num_sampled)
-        numbers = [model.mean, model.spread, self._planned_at, *map(float, counts)]
-        state = {"reward_model": model.weights, "numbers": torch.tensor(numbers, dtype=torch.float64)}
+        numbers = [self._planned_at, float(self._num_planned), float(self._num_sampled)]
+        state = {f"leaves.{name}": value for name, value in self.leaf_model.state_dict().items()}
+        state["numbers"] = torch.tensor(numbers, dtype=torch.float64)
         if self.plan is not None:
             levels = {"behaviour": self.behaviour_policies, **vars(self.plan)}
             state |= {f"{name}.{t}": level for name, tensors in levels.items() for t, level in enumerate(tensors)}
@@ -256,10 +255,9 @@ class PlannedKL(Objective):
         return state if self._chosen is None else state | {"chosen": self._chosen}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        model = self.reward_model
-        model.weights = state["reward_model"]
-        model.mean, model.spread, self._planned_at, *counts = state["numbers"].tolist()
-        model.num_fitted, self._num_planned, self._num_sampled = map(int, counts)
+        self.leaf_model.load_state_dict(with_prefix(state, "leaves."))
+        self._planned_at, *counts = state["numbers"].tolist()
+        self._num_planned, self._num_sampled = map(int, counts)
         self._choose(state.get("chosen"))
         if "planned_share" in state:
             self.planned_share = float(state["planned_share"])
@@ -339,7 +337,7 @@ class PlannedKL(Objective):
     def _believed_leaves(self, leaves: Tensor, step: int) -> Tensor:
         """log R by the reward model, or what was paid where a history of the same design or another plan has it."""
         learner, memory = self.learner, self.learner.memory
-        values = self.reward_model.expected_log_reward(memory.canonical(leaves), learner.reward, step)
+        values = self.leaf_model.expected_log_reward(memory.canonical(leaves), learner.reward, step)
         if self._chosen is not None or memory.designs is not memory:
             paid = learner.reward.log_reward(memory.lookup(leaves), step)
             values = torch.where(paid.isnan(), values, paid)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.objectives.planning.kmer_model import Kmers, fit_ridge
+from stochflow.objectives.planning.kmer_model import PlacedKmers, fit_ridge
 
 PENALTIES = [4.0**power for power in range(-4, 7)]
 
@@ -24,7 +24,7 @@ def left_out(design: Tensor, targets: Tensor, penalty: float) -> float:
 def test_the_sum_of_weights_is_a_sum_along_the_automaton(
     num_tokens: int, length: int, longest: int, generator: torch.Generator
 ) -> None:
-    kmers = Kmers(num_tokens, length, longest)
+    kmers = PlacedKmers(num_tokens, length, longest)
     tokens = torch.randint(num_tokens, (20, length), generator=generator)
     weights = torch.randn(kmers.num, generator=generator, dtype=torch.float64)
     found = kmers.automaton(weights, 0.5)
@@ -39,7 +39,7 @@ def test_the_sum_of_weights_is_a_sum_along_the_automaton(
 
 def test_every_kmer_of_a_position_has_a_number_of_its_own() -> None:
     everything = torch.cartesian_prod(*[torch.arange(2)] * 4)
-    kmers = Kmers(2, 4, longest=3)
+    kmers = PlacedKmers(2, 4, longest=3)
     design = torch.from_numpy(kmers.design(everything).toarray())
     # one letter at four places, two at three, three at two
     assert design.sum(dim=1).unique().tolist() == [4 + 3 + 2]
@@ -51,12 +51,12 @@ def test_every_kmer_of_a_position_has_a_number_of_its_own() -> None:
 
 @pytest.mark.parametrize(("num_tokens", "longest"), [(4, 3), (20, 2), (256, 1)])
 def test_a_large_alphabet_has_short_kmers(num_tokens: int, longest: int) -> None:
-    assert Kmers(num_tokens, 6, 3).longest == longest
+    assert PlacedKmers(num_tokens, 6, 3).longest == longest
 
 
 @pytest.mark.parametrize("num_rows", [12, 60])  # fewer rows than weights, and more
 def test_the_penalty_has_the_smallest_error_on_rows_left_out(num_rows: int, generator: torch.Generator) -> None:
-    kmers = Kmers(2, 5, longest=2)
+    kmers = PlacedKmers(2, 5, longest=2)
     design = kmers.design(torch.randint(2, (num_rows, 5), generator=generator))
     dense = torch.from_numpy(design.toarray())
     noise = torch.randn(num_rows, generator=generator, dtype=torch.float64)
@@ -71,7 +71,7 @@ def test_the_penalty_has_the_smallest_error_on_rows_left_out(num_rows: int, gene
 
 def test_what_cannot_be_predicted_has_no_weights() -> None:
     everything = torch.cartesian_prod(*[torch.arange(2)] * 5)
-    design = Kmers(2, 5, longest=3).design(everything)
+    design = PlacedKmers(2, 5, longest=3).design(everything)
     parity = everything.sum(dim=1).double() % 2  # of which no three letters know anything
     for targets in (parity, torch.full((32,), -2.0).double()):
         assert not fit_ridge(design, targets).weights.any()

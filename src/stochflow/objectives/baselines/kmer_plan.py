@@ -16,7 +16,7 @@ from stochflow.environments.channels import Channel, positional
 from stochflow.models.base import Sampler
 from stochflow.objectives.base import ARITHMETIC, Objective, Terms
 from stochflow.objectives.learners import SequenceLearner
-from stochflow.objectives.planning.kmer_model import Kmers, fit_ridge
+from stochflow.objectives.planning.kmer_model import PlacedKmers, fit_ridge
 from stochflow.objectives.planning.plan import PLAN_TOLERANCE
 from stochflow.sampling.policies import MarkovPolicy, Policy
 from stochflow.sampling.trajectories import Trajectories
@@ -53,7 +53,7 @@ class KmerPlan(Objective):
                 "kmer-plan cannot plan on dynamics of whole prefixes; set dynamics.depends_on to position"
             )
         network = learner.network
-        self.kmers = Kmers(network.num_tokens, network.length, learner.config.plan.kmer)
+        self.kmers = PlacedKmers(network.num_tokens, network.length, learner.config.plan.kmer)
         self.policies: list[Tensor] = []
         self.value, self._planned_at, self._num_planned = 0.0, 0.0, 0
 

@@ -14,10 +14,10 @@ _PENALTIES = [4.0**power for power in range(-4, 7)]
 _LEAST = 1e-9  # of the largest eigenvalue: those below it are rounding
 
 
-class Kmers:
+class PlacedKmers:
     """The k-mers of at most `longest` letters that end at each position, every one with a number of its own.
 
-    >>> kmers = Kmers(2, 3, longest=2)
+    >>> kmers = PlacedKmers(2, 3, longest=2)
     >>> kmers.design(torch.tensor([[0, 1, 1]])).indices.tolist()  # 0, 1 and 01, 1 and 11
     [0, 7, 9, 13, 17]
     """
