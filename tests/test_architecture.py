@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -49,9 +50,20 @@ def part_of(name: str) -> str:
     return name.split(".")[0]
 
 
+@cache
+def parsed(text: str) -> tuple[ast.Module, list[ast.AST]]:
+    """The tree of a module and all of its nodes; many tests ask for the same."""
+    tree = ast.parse(text)
+    return tree, list(ast.walk(tree))
+
+
+def nodes_of(path: Path) -> list[ast.AST]:
+    return parsed(path.read_text(encoding="utf-8"))[1]
+
+
 def imported(path: Path) -> Iterator[str]:
     """Names of the package's own modules that a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if part_of(alias.name) == "stochflow":
@@ -69,7 +81,7 @@ def imported(path: Path) -> Iterator[str]:
 
 def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
     """Every call with the dotted name of what is called, as far as it can be read off."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Call):
             yield ast.unparse(node.func), node
 
@@ -117,7 +129,7 @@ def test_only_the_command_line_prints(path: Path) -> None:
 @pytest.mark.parametrize("path", MODULES, ids=name_of)
 def test_nothing_that_was_stored_can_run_code(path: Path) -> None:
     assert not {name for name, _ in calls(path)} & FORBIDDEN_CALLS
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         assert not {part_of(name) for name in names} & FORBIDDEN_MODULES
@@ -162,7 +174,7 @@ def test_no_file_is_long() -> None:
 def functions_with_many_parameters(path: Path, exempt: frozenset[str] = frozenset()) -> list[str]:
     """Names of functions with more than `MAX_PARAMETERS`, self excluded; exempt names and their methods left out."""
     found = []
-    nodes = [(node, "") for node in ast.parse(path.read_text(encoding="utf-8")).body]
+    nodes = [(node, "") for node in parsed(path.read_text(encoding="utf-8"))[0].body]
     while nodes:
         node, owner = nodes.pop()
         name = getattr(node, "name", "")

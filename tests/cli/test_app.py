@@ -188,7 +188,7 @@ def test_exact_prints_a_table_with_the_same_numbers(run_cli: Stochflow) -> None:
     assert all(number in result.out for number in ("0.25", "0.00302", "0.0075", "0.6457"))
 
 
-def test_train_sample_and_evaluate_work_together(tmp_path: Path) -> None:
+def test_train_sample_and_evaluate_work_together(tmp_path: Path, run_cli: Stochflow) -> None:
     process = run_process(
         *("train", "tfbind8", "--method", "sgfn-kl-trajectory", "--noise", "0.1", "--trajectories", "40", *SET),
         cwd=tmp_path,
@@ -203,9 +203,9 @@ def test_train_sample_and_evaluate_work_together(tmp_path: Path) -> None:
     ]
     summary = json.loads((tmp_path / path / "summary.json").read_text(encoding="utf-8"))
     assert (summary["trajectories"], summary["noise"], summary["status"]) == (40, 0.1, "finished")
-    process = run_process("evaluate", path, "--json", cwd=tmp_path)
-    assert (process.returncode, process.stderr) == (0, "")
-    assert json.loads(process.stdout) == summary
+    result = run_cli("evaluate", path, "--json")
+    assert (result.code, result.err) == (0, "")
+    assert json.loads(result.out) == summary
 
 
 def test_evaluate_equals_the_summary_and_prints_it(run_cli: Stochflow, run: Path) -> None:
@@ -577,18 +577,26 @@ def test_a_table_is_trained_on_from_the_command_line(run_cli: Stochflow, tmp_pat
 
 
 def test_a_mistake_shows_no_traceback_in_a_process_of_its_own(tmp_path: Path) -> None:
-    process = run_process("train", "--noise", "1", "--out", "new", cwd=tmp_path)
+    process = run_process("train", "--config", "missing.yaml", "--out", "new", cwd=tmp_path)
     assert process.returncode == 2
     assert len(process.stderr.splitlines()) == 1
-    assert process.stderr.startswith("Error: noise is 1; ")
+    assert process.stderr.startswith("Error: missing.yaml cannot be read ")
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("shell", ["| head -n 1", "| true"])
-def test_a_reader_who_has_enough_is_no_error(shell: str, finished: Path) -> None:
-    process = run_process("sample", "run", "-n", 3000, cwd=finished.parent, shell=shell)
-    assert process.stderr == ""
-    assert process.stdout == ("sequence,intended,score,log_reward,log_prob\n" if "head" in shell else "")
+@pytest.mark.parametrize(
+    ("command", "shell", "read"),
+    [
+        (("sample", "run", "-n", 3000), "| head -n 1", "sequence,intended,score,log_reward,log_prob\n"),
+        (("config",), "| true", ""),
+    ],
+    ids=["some", "nothing"],
+)
+def test_a_reader_who_has_enough_is_no_error(
+    command: tuple[object, ...], shell: str, read: str, finished: Path
+) -> None:
+    process = run_process(*command, cwd=finished.parent, shell=shell)
+    assert (process.stdout, process.stderr) == (read, "")
 
 
 def test_nobody_listening_is_no_error(finished: Path) -> None:

@@ -78,7 +78,7 @@ def test_the_slippery_lake_is_crossed_almost_as_often_as_can_be() -> None:
     """P(goal) of the learned policy beside the best of any policy, by dynamic programming, and random intentions."""
     task = {"task": "gym:FrozenLake-v1:horizon=12"}
     often = {"plan": {"every": 0.04}, "optimiser": {"batch_size": 256, "updates": 24}}
-    experiment = trained(task | often, 4096)
+    experiment = trained(task | often, 2560)
     graph = graph_of(experiment)
     best = float(expected_values(graph, graph.dynamics, graph.scores)[0][0])
     random = trained(task | {"method": "random"}, 128).evaluate()["mean_score"]

@@ -85,8 +85,8 @@ def test_time_that_must_not_count_does_not() -> None:
 
 def test_a_run_says_where_its_time_went_and_learns_the_same(tmp_path: Path) -> None:
     steps = FIRST + 1
-    watched = stochflow.train("tfbind8", steps=steps, settings=TINY, out=tmp_path / "watched", profile=True)
-    plain = stochflow.train("tfbind8", steps=steps, settings=TINY, out=tmp_path / "plain")
+    watched = stochflow.train("bits:8,2", steps=steps, settings=TINY, out=tmp_path / "watched", profile=True)
+    plain = stochflow.train("bits:8,2", steps=steps, settings=TINY, out=tmp_path / "plain")
     assert watched.metrics["loss"].tolist() == plain.metrics["loss"].tolist()
     text = (watched.path / PROFILE).read_text(encoding="utf-8")
     stages, operations = text.split("by operation")

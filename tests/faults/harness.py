@@ -1,10 +1,12 @@
 """Commands in forked children that can be killed, and the comparison of what they leave behind."""
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,24 +49,17 @@ class Life:
 
 
 class Machine:
-    """Runs commands one after the other, and counts the kills.
+    """Runs commands one after the other, and counts the kills."""
 
-    Args:
-        isolated: in a mount namespace of its own, where small disks can be mounted.
-    """
-
-    def __init__(self, isolated: bool = False) -> None:
+    def __init__(self) -> None:
         self.begin(Path())
         command = [sys.executable, server.__file__]
-        if isolated:
-            command = ["unshare", "--user", "--map-root-user", "--mount", *command]
         environment = {**os.environ, "PYTHONPATH": SOURCE, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "default"}
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
         )
         assert self._process.stdout is not None
-        if not self._process.stdout.readline():
-            raise OSError("no such machine can be had here")
+        assert self._process.stdout.readline(), "the machine did not start"
 
     def begin(self, folder: Path) -> None:
         """Work in another folder, and count from zero."""
@@ -106,6 +101,14 @@ class Machine:
     def shell(self, *command: object) -> bool:
         """Whether a command succeeded, as the machine sees its disks."""
         return bool(self._ask(shell=list(map(str, command)))["code"] == 0)
+
+    @contextlib.contextmanager
+    def isolated(self) -> Iterator[bool]:
+        """A mount namespace of its own until it is left, for small disks; whether that is allowed here."""
+        allowed = bool(self._ask(isolate=True)["isolated"])
+        yield allowed
+        if allowed:
+            assert self._ask(leave=True)["left"]
 
     def close(self) -> None:
         assert self._process.stdin is not None

@@ -11,8 +11,8 @@ from tests.faults.test_kills import FACTOR, ORACLE, TINY
 # two steps with a checkpoint after each, and a summary
 SHORT = ["train", "bits:8,4", "--method", "sgfn-db", "--steps", 2, *TINY, "--set", "checkpoint_every=0.5"]
 PAID = ["train", *ORACLE, "--method", "sgfn-db", "--steps", 2, *TINY]
-EVERY = 3
-# all operations with FAULT_KILLS=2 or more; a file is written by four of them, so that a third meets each kind
+EVERY = 5
+# all operations with FAULT_KILLS=2 or more; a file is written by four of them, so that a fifth meets each kind
 FIRSTS = range(1, EVERY + 1) if FACTOR > 1 else [1]
 
 
@@ -24,7 +24,7 @@ def operations(machine: Machine, *command: object, folder: Path) -> int:
     return life.count
 
 
-@pytest.mark.parametrize("first", FIRSTS)  # every third operation each, so that tests can be shared out
+@pytest.mark.parametrize("first", FIRSTS)  # every fifth operation each, so that tests can be shared out
 def test_a_run_can_be_cut_off_at_any_operation(first: int, machine: Machine) -> None:
     place = machine.folder / "place"
     place.mkdir()
@@ -49,7 +49,7 @@ def test_a_replacement_that_is_cut_off_loses_neither_the_old_run_nor_the_new_one
     assert machine(*PAID, "--out", old).code == 0
     before, paid = snapshot(old), calls.read_text()
     kept = []
-    for number in range(1, 100, 1 if FACTOR > 1 else 2):
+    for number in range(1, 100, 1 if FACTOR > 1 else 3):
         machine.shell("rm", "-rf", place)
         machine.shell("mkdir", place)
         machine.shell("cp", "-a", old, out)
@@ -83,7 +83,7 @@ def test_a_forecaster_that_takes_the_place_of_another_is_the_one_or_the_other(ma
         assert machine("forecast", f"series{number}.csv", *options, machine.folder / f"model{number}").code == 0
     manifests = [(machine.folder / f"model{number}" / MANIFEST).read_bytes() for number in (0, 1)]
     found = []
-    for number in range(1, 100):
+    for number in range(1, 100, 1 if FACTOR > 1 else 2):
         machine.shell("rm", "-rf", place)
         machine.shell("cp", "-a", machine.folder / "model0", place)
         command = ["forecast", "series1.csv", *options, place]

@@ -2,14 +2,15 @@
 
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.faults.harness import NAMED, Machine, assert_same_run, contents
-from tests.faults.test_kills import TABLE, TINY, TRAINING
+from tests.faults.test_kills import FACTOR, TABLE, TINY, TRAINING
 
-NUM = 3
+NUM = 2 * FACTOR
 
 
 def truncate(path: Path, rng: random.Random) -> None:
@@ -23,23 +24,38 @@ def flip(path: Path, rng: random.Random) -> None:
     path.write_bytes(bytes(data))
 
 
+Prepare = Callable[[str], tuple[Path, Path]]
 DAMAGES = {"truncated": truncate, "flipped": flip}
 
 
-def prepared(machine: Machine, name: str) -> tuple[Path, Path]:
-    """An undisturbed run, and one that was stopped in the middle."""
-    (machine.folder / "table.csv").write_text(TABLE)
-    command = [*TRAINING[name], *TINY]
-    assert machine(*command, "--out", "undisturbed").code == 0
-    half = machine.folder / "half"
-    life = machine(*command, "--out", half, folder=half, cut_at=60, kind="damage")
-    assert life.killed, life
-    return machine.folder / "undisturbed", half
+@pytest.fixture(scope="module")
+def made() -> dict[str, tuple[Path, Path]]:
+    """What `prepared` has made, by name, for the tests of this module."""
+    return {}
+
+
+@pytest.fixture
+def prepared(machine: Machine, made: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.TempPathFactory) -> Prepare:
+    """Makes an undisturbed run, and one that was stopped in the middle; both to be copied, not changed."""
+
+    def prepare(name: str) -> tuple[Path, Path]:
+        if name not in made:
+            folder = tmp_path_factory.mktemp(name)
+            (machine.folder / "table.csv").write_text(TABLE)
+            command = [*TRAINING[name], *TINY]
+            assert machine(*command, "--out", folder / "undisturbed").code == 0
+            half = folder / "half"
+            life = machine(*command, "--out", half, folder=half, cut_at=44, kind="damage")
+            assert life.killed, life
+            made[name] = folder / "undisturbed", half
+        return made[name]
+
+    return prepare
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_a_damaged_checkpoint_falls_back_and_ends_the_same(how: str, machine: Machine) -> None:
-    undisturbed, half = prepared(machine, "replay")
+def test_a_damaged_checkpoint_falls_back_and_ends_the_same(how: str, machine: Machine, prepared: Prepare) -> None:
+    undisturbed, half = prepared("replay")
     rng = random.Random(how)
     for attempt in range(NUM):
         run = Path(shutil.copytree(half, machine.folder / f"run-{attempt}"))
@@ -55,8 +71,10 @@ def test_a_damaged_checkpoint_falls_back_and_ends_the_same(how: str, machine: Ma
 
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("name", ["table.csv", "oracle.sqlite"])
-def test_a_damaged_table_or_cache_is_refused_and_a_restored_one_goes_on(name: str, how: str, machine: Machine) -> None:
-    undisturbed, half = prepared(machine, "table" if name == "table.csv" else "oracle")
+def test_a_damaged_table_or_cache_is_refused_and_a_restored_one_goes_on(
+    name: str, how: str, machine: Machine, prepared: Prepare
+) -> None:
+    undisturbed, half = prepared("table" if name == "table.csv" else "oracle")
     named = NAMED if name == "oracle.sqlite" else []
     if name == "oracle.sqlite":  # what is in its journal goes into the file itself, where we can reach it
         import sqlite3
@@ -83,8 +101,8 @@ def test_a_damaged_table_or_cache_is_refused_and_a_restored_one_goes_on(name: st
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_damaged_settings_are_not_gone_on_with(how: str, machine: Machine) -> None:
-    undisturbed, half = prepared(machine, "chain")
+def test_damaged_settings_are_not_gone_on_with(how: str, machine: Machine, prepared: Prepare) -> None:
+    undisturbed, half = prepared("chain")
     rng, refused = random.Random(how), 0
     for attempt in range(NUM):
         run = Path(shutil.copytree(half, machine.folder / f"run-{attempt}"))
@@ -102,8 +120,10 @@ def test_damaged_settings_are_not_gone_on_with(how: str, machine: Machine) -> No
 
 
 @pytest.mark.parametrize("how", DAMAGES)
-def test_damaged_records_are_said_and_what_was_learned_is_not_affected(how: str, machine: Machine) -> None:
-    undisturbed, half = prepared(machine, "replay")
+def test_damaged_records_are_said_and_what_was_learned_is_not_affected(
+    how: str, machine: Machine, prepared: Prepare
+) -> None:
+    undisturbed, half = prepared("replay")
     rng = random.Random(how)
     expected = contents(undisturbed)
     for attempt in range(NUM):
@@ -119,10 +139,11 @@ def test_damaged_records_are_said_and_what_was_learned_is_not_affected(how: str,
 
 @pytest.mark.parametrize("how", DAMAGES)
 @pytest.mark.parametrize("name", ["config.yaml", "summary.json", "versions.json", "metrics.jsonl", "samples.csv"])
-def test_whoever_looks_at_a_damaged_run_gets_an_answer_or_a_sentence(name: str, how: str, machine: Machine) -> None:
-    assert machine(*TRAINING["chain"], *TINY, "--out", "undisturbed").code == 0
-    rng, undisturbed = random.Random(f"{name} {how}"), machine.folder / "undisturbed"
-    DAMAGES[how](undisturbed / name, rng)
+def test_whoever_looks_at_a_damaged_run_gets_an_answer_or_a_sentence(
+    name: str, how: str, machine: Machine, prepared: Prepare
+) -> None:
+    run = Path(shutil.copytree(prepared("chain")[0], machine.folder / "run"))
+    DAMAGES[how](run / name, random.Random(f"{name} {how}"))
     for command in (["sample", "-n", 2], ["evaluate"], ["report"], ["train", "--resume", "--out"]):
-        life = machine(*command, undisturbed)
+        life = machine(*command, run)
         assert life.code == 0 or life.refused()

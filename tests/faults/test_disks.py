@@ -8,38 +8,32 @@ from pathlib import Path
 import pytest
 
 from tests.faults.harness import NAMED, Machine, assert_same_run, snapshot
-from tests.faults.test_kills import TINY, TRAINING
+from tests.faults.test_kills import FACTOR, TINY, TRAINING
 
 RUN = [*TRAINING["replay"], *TINY]
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[tuple[Machine, Path] | None]:
-    """A machine with a disk of one megabyte in a name space of its own; None where that is not allowed."""
-    disk = tmp_path / "disk"
+def small_disk(machine: Machine) -> Iterator[Path | None]:
+    """The folder of a disk of one megabyte, in a name space of its own; None where that is not allowed."""
+    disk = machine.folder / "disk"
     disk.mkdir()
-    try:
-        machine = Machine(isolated=True)
-    except OSError:
-        yield None
-        return
-    machine.begin(tmp_path)
-    mounted = machine.shell("mount", "-t", "tmpfs", "-o", "size=1m", "none", disk)
-    yield (machine, disk) if mounted else None
-    machine.close()
+    with machine.isolated() as allowed:
+        mounted = allowed and machine.shell("mount", "-t", "tmpfs", "-o", "size=1m", "none", disk)
+        yield disk if mounted else None
 
 
 def test_a_disk_that_is_full_and_one_that_is_read_only(
-    small_disk: tuple[Machine, Path] | None, record_property: Callable[[str, object], None]
+    machine: Machine, small_disk: Path | None, record_property: Callable[[str, object], None]
 ) -> None:
     record_property("disks", "real" if small_disk else "imitated")  # said at the end of all tests
     if small_disk is None:  # then the tests below, with limits and errors of the same kind, must do
         return
-    machine, disk = small_disk
+    disk = small_disk
     out, undisturbed = disk / "run", machine.folder / "undisturbed"
     assert machine(*RUN, "--out", undisturbed).code == 0
     rng = random.Random(0)
-    for attempt in range(3):
+    for attempt in range(1 + FACTOR):
         machine.shell("rm", "-rf", out)
         room = rng.randint(29, 114) if attempt else 4  # kilobytes: for nothing, or for some of its files
         machine.shell("dd", "if=/dev/zero", f"of={disk / 'other'}", "bs=1024", f"count={1024 - room}")
@@ -70,7 +64,7 @@ def test_an_operation_that_fails_is_one_sentence_and_the_run_goes_on_later(failu
     place.mkdir()
     life = machine(*RUN, "--out", place / "undisturbed", folder=place)
     assert life.count is not None
-    for attempt in range(2):
+    for attempt in range(FACTOR):
         out = place / f"run-{attempt}"
         first = machine(*RUN, "--out", out, folder=place, cut_at=rng.randint(2, life.count), failure=failure)
         first.refused()
@@ -138,7 +132,7 @@ def test_forecasts_on_a_full_disk_leave_what_was_there(machine: Machine) -> None
     assert life.code == 0, life.text
     assert life.count is not None
     before = snapshot(place)
-    for number in range(1, life.count + 1, 4):
+    for number in range(1, life.count + 1, 4 if FACTOR > 1 else 6):
         machine(*command, folder=place, cut_at=number, failure=errno.ENOSPC).refused()
         found = snapshot(place)
         assert {name: found[name] for name in before} == before

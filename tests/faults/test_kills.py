@@ -15,12 +15,12 @@ from tests.faults.harness import NAMED, Life, Machine, assert_same_run
 
 # more kills than fit into `make test`: FAULT_KILLS=10 makes it ten times as many
 FACTOR = int(os.environ.get("FAULT_KILLS", "1"))
-# a checkpoint at every second of 12 steps: whoever is killed has something to make again
+# a checkpoint at every second of 8 steps: whoever is killed has something to make again
 TINY = [
     part
     for text in (
         *("optimiser.batch_size=16", "optimiser.updates=2", "model.width=8", "evaluation.num_samples=20"),
-        *("evaluation.every=1", "checkpoint_every=0.16", "plan.rows_per_level=16", "device=cpu"),
+        *("evaluation.every=1", "checkpoint_every=0.25", "plan.rows_per_level=16", "device=cpu"),
     )
     for part in ("--set", text)
 ]
@@ -28,11 +28,11 @@ TABLE = "sequence,score\n" + "".join(f"{a}{b}CA,{len({a, b}) / 2}\n{b}GT{a},0.25
 ORACLE = [*NAMED, "--length", 4, "--alphabet", "dna"]
 # method by method: planned values, replay, a chain without gradients, a graph, a table, a function that is paid
 TRAINING = {
-    "planned": ["train", "bits:8,4", "--method", "sgfn-kl", "--steps", 12],
-    "replay": ["train", "bits:8,4", "--method", "sgfn-db", "--steps", 12],
-    "chain": ["train", "bits:8,4", "--method", "mcmc", "--steps", 12],
-    "graph": ["train", "hypergrid:2,4", "--method", "sgfn-db", "--steps", 12],
-    "table": ["train", "--table", "table.csv", "--method", "gfn-tb", "--steps", 12],
+    "planned": ["train", "bits:8,4", "--method", "sgfn-kl", "--steps", 8],
+    "replay": ["train", "bits:8,4", "--method", "sgfn-db", "--steps", 8],
+    "chain": ["train", "bits:8,4", "--method", "mcmc", "--steps", 8],
+    "graph": ["train", "hypergrid:2,4", "--method", "sgfn-db", "--steps", 8],
+    "table": ["train", "--table", "table.csv", "--method", "gfn-tb", "--steps", 8],
     "oracle": ["train", *ORACLE, "--method", "sgfn-db", "--oracle-calls", 60, "--set", "oracle.batch_size=4"],
 }
 
@@ -54,7 +54,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(na
     (machine.folder / "table.csv").write_text(TABLE)
     undisturbed = machine(*command, "--out", "undisturbed")
     assert undisturbed.code == 0, undisturbed.text
-    goal = 8 * FACTOR
+    goal = 4 * FACTOR
     while machine.kills["training"] < goal:
         out = machine.folder / f"run-{machine.kills['training']}"
 
@@ -70,7 +70,7 @@ def test_a_run_that_is_killed_again_and_again_ends_as_if_nothing_had_happened(na
 
 
 def test_what_was_paid_for_is_never_paid_for_again(machine: Machine) -> None:
-    rng, command, goal = random.Random(0), [*TRAINING["oracle"], *TINY], 5 * FACTOR
+    rng, command, goal = random.Random(0), [*TRAINING["oracle"], *TINY], 3 * FACTOR
     undisturbed = machine(*command, "--out", "undisturbed")
     calls = machine.folder / "calls.txt"
     price = len(calls.read_text().splitlines())
@@ -105,11 +105,11 @@ def known(cache: Path) -> set[str]:
 
 def test_a_comparison_that_is_killed_again_and_again_ends_in_the_same_table(machine: Machine) -> None:
     rng = random.Random(1)
-    command = ["compare", "--tasks", "bits:8,4", "--methods", "sgfn-db,mcmc", "--seeds", 1, "--trajectories", 192]
+    command = ["compare", "--tasks", "bits:8,4", "--methods", "sgfn-db,mcmc", "--seeds", 1, "--trajectories", 128]
     command += ["--jobs", 2, *TINY]
     undisturbed = machine(*command, "--out", "undisturbed")
     assert undisturbed.code == 0, undisturbed.text
-    goal = 6 * FACTOR
+    goal = 3 * FACTOR
     while machine.kills["compare"] < goal:
         out = machine.folder / f"sweep-{machine.kills['compare']}"
         chain = min(goal, machine.kills["compare"] + 3)
@@ -128,7 +128,7 @@ def test_samples_are_whole_or_absent(machine: Machine) -> None:
     command = ["sample", "run", "-n", 4000, "--out"]
     undisturbed = machine(*command, "whole.csv")
     out, whole = machine.folder / "designs.csv", (machine.folder / "whole.csv").read_bytes()
-    while machine.kills["sample"] < 6 * FACTOR:
+    while machine.kills["sample"] < 3 * FACTOR:
         machine(*command, out, kill_after=rng.uniform(0.0, undisturbed.seconds), kind="sample")
         assert not out.exists() or out.read_bytes() == whole
         out.unlink(missing_ok=True)
@@ -153,7 +153,7 @@ def test_forecasts_and_forecasters_are_whole_or_absent(machine: Machine) -> None
     out, saved = machine.folder / "f.csv", machine.folder / "model"
     tables = {(folder / "f.csv").read_bytes() for folder in folders.values()}
     assert len(tables) == 2
-    while machine.kills["forecast"] < 8 * FACTOR:
+    while machine.kills["forecast"] < 4 * FACTOR:
         seed = rng.randint(0, 1)  # over what an earlier one has left
         after = rng.uniform(0.0, 1.1 * life.seconds)
         machine(*options, seed, "--out", out, "--save", saved, kill_after=after, kind="forecast")

@@ -11,11 +11,12 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 import stochflow
+from stochflow.cli import app as cli
 from stochflow.config.layers import resolve
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.files import remove_leftovers, write_atomically
@@ -277,24 +278,33 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1", **more}
 
 
+def in_terminal(*words: object) -> NoReturn:
+    """A command line as the only content of this process, on the terminal that its descriptors are."""
+    code = 1
+    try:
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8") for number in (1, 2))
+        os.environ["TERM"], sys.argv = "xterm", command(*words)[2:]
+        cli.main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    finally:
+        os._exit(code)
+
+
 def test_a_terminal_that_closes_ends_a_run_cleanly(tmp_path: Path) -> None:
-    master, slave = pty.openpty()
     out = tmp_path / "run"
-    process = subprocess.Popen(
-        command("train", "bits:8,4", "--method", "mcmc", "--steps", 1_000_000, "--out", out),
-        **{"stdin": slave, "stdout": slave, "stderr": slave},
-        start_new_session=True,
-        preexec_fn=lambda: __import__("fcntl").ioctl(0, __import__("termios").TIOCSCTTY, 0),
-        env=environment(TERM="xterm"),
-    )
-    os.close(slave)
+    process, terminal = pty.fork()
+    if process == 0:  # the session of a terminal of its own, with all imported that a start would import
+        in_terminal("train", "bits:8,4", "--method", "mcmc", "--steps", 1_000_000, "--out", out)
     deadline = time.monotonic() + 120
     while not (out / "metrics.jsonl").exists():
-        assert process.poll() is None
+        assert os.waitpid(process, os.WNOHANG) == (0, 0)
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    os.close(master)  # the window is gone
-    process.wait(60)
+    os.close(terminal)  # the window is gone
+    while os.waitpid(process, os.WNOHANG) == (0, 0):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     summary = stochflow.load(out).summary
     assert summary.status == "interrupted"
     assert stochflow.load(out).metrics["step"].tolist() == list(range(1, summary.steps + 1))

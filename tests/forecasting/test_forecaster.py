@@ -226,14 +226,14 @@ def test_a_trend_leads_beyond_everything_that_was_seen() -> None:
 
 def test_intervals_cover_what_they_should() -> None:
     rng = np.random.default_rng(6)
-    panel = pd.concat([monthly(rng.normal(size=MONTHS), f"s{number}") for number in range(40)])
-    future = {(f"s{number}", step): value for number in range(40) for step, value in enumerate(rng.normal(size=5))}
+    panel = pd.concat([monthly(rng.normal(size=MONTHS), f"s{number}") for number in range(20)])
+    future = {(f"s{number}", step): value for number in range(20) for step, value in enumerate(rng.normal(size=5))}
     found = forecaster().fit(panel).predict(5, level=[80])
     inside = [
         row["stochflow-lo-80"] <= future[row["unique_id"], index % 5] <= row["stochflow-hi-80"]
         for index, row in found.iterrows()
     ]
-    assert np.mean(inside) == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / 200))
+    assert np.mean(inside) == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / 100))
 
 
 @pytest.mark.parametrize("network", ["none", "transformer"])
@@ -315,17 +315,17 @@ def test_no_forecast_knows_what_came_after_its_cutoff(network: str, refit: bool)
     columns = Columns(past=("rain",))
     frame = monthly().assign(rain=np.random.default_rng(8).normal(size=MONTHS))
     tested = small_network(network, columns=columns, max_steps=10)
-    before = tested.cross_validation(frame, h=4, n_windows=3, step_size=2, level=[80], refit=refit)
+    before = tested.cross_validation(frame, h=4, n_windows=2, step_size=2, level=[80], refit=refit)
     for window, cutoff in enumerate(before["cutoff"].drop_duplicates()):
         later = frame["ds"] > cutoff
         changed = frame.copy()
         changed.loc[later, "y"] = 1000 + changed.loc[later, "y"] ** 2
         changed.loc[later, "rain"] *= -50
-        after = tested.cross_validation(changed, h=4, n_windows=3, step_size=2, level=[80], refit=refit)
+        after = tested.cross_validation(changed, h=4, n_windows=2, step_size=2, level=[80], refit=refit)
         same = slice(0, 4 * (window + 1))
         forecasts = ["stochflow", "stochflow-lo-80", "stochflow-hi-80"]
         pd.testing.assert_frame_equal(before[forecasts][same], after[forecasts][same], check_exact=True)
-        if window < 2:
+        if window == 0:
             assert (before["stochflow"][4 * (window + 1) :] != after["stochflow"][4 * (window + 1) :]).all()
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 if "CI" not in os.environ:  # there it must be installed
     pytest.importorskip("sktime")
 
+from sktime.forecasting.tests import test_all_forecasters
 from sktime.utils.estimator_checks import check_estimator
 
 from stochflow.core.errors import ConfigError, DataError
@@ -57,8 +59,11 @@ OF_NETWORKS = [
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("number", "checks"), [(0, None), (1, OF_NETWORKS)], ids=["linear", "network"])
 def test_every_check_of_sktime_passes(number: int, checks: list[str] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    parameters = StochflowSktimeForecaster.get_test_params()[number]
+    parameters = StochflowSktimeForecaster.get_test_params()[number] | {"season_length": 1}
     monkeypatch.setattr(StochflowSktimeForecaster, "get_test_params", lambda parameter_set="default": [parameters])
+    # the fewest values with a quarter to be held out in which the longest window and horizon find room
+    series = partial(test_all_forecasters._make_series, n_timepoints=40)
+    monkeypatch.setattr(test_all_forecasters, "_make_series", series)
     results = check_estimator(
         StochflowSktimeForecaster,
         raise_exceptions=True,

@@ -14,7 +14,7 @@ from stochflow.training.trainer import Trainer
 
 # the entropy terms are on and do not fade, so that γ, q and λ_d have something to change
 SETTINGS: dict[str, Any] = {
-    "task": "tfbind8",
+    "task": "bits:8,2",  # 256 designs
     "device": "cpu",
     "channel": {"kind": "uniform-slip", "noise": 0.25},
     "model": {"width": 16, "num_layers": 1},

@@ -10,9 +10,12 @@ import torch
 import stochflow
 from stochflow.config.layers import resolve
 from stochflow.core.errors import ConfigError
-from stochflow.experiments.sweep.compare import compare
+from stochflow.experiments.sweep import compare as sweep
 from stochflow.experiments.torch_settings import computing
 from stochflow.runs.directory import RunDirectory
+from tests.experiments.sweep.engines import Here, forked
+
+__all__ = ["forked"]  # a fixture is used by its name
 
 TINY = ("optimiser.batch_size=16", "optimiser.updates=4", "model.width=8", "evaluation.num_samples=20")
 METHODS = ("sgfn-kl", "sgfn-db", "gfn-tb", "ppo", "mars")
@@ -45,12 +48,13 @@ def test_a_repeated_run_on_a_graph_gives_the_same_numbers(tmp_path, task):
     assert numbers(tmp_path / "one") == numbers(tmp_path / "two")
 
 
-def test_runs_beside_each_other_give_the_numbers_of_runs_one_by_one(tmp_path):
-    frames = []
+def test_runs_beside_each_other_give_the_numbers_of_runs_one_by_one(tmp_path, forked, monkeypatch):
+    frames, engine = [], sweep._engine
     for jobs in (1, 2):
+        monkeypatch.setattr(sweep, "_engine", engine if jobs == 2 else lambda spec: Here())
         out = tmp_path / str(jobs)
         plan = {"tasks": ["bits:8,4"], "methods": ["sgfn-kl", "gfn-tb"], "noise": ["0.25"], "seeds": 1}
-        found = compare(**plan, trajectories=48, settings=TINY, deterministic=True, jobs=jobs, out=out)
+        found = sweep.compare(**plan, trajectories=48, settings=TINY, deterministic=True, jobs=jobs, out=out)
         assert not found.failures
         frames.append(found.frame.drop(columns=["seconds", "cpu_seconds"], errors="ignore"))
         assert all(RunDirectory.open(path).config().deterministic for path in (out / "runs").iterdir())

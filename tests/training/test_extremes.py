@@ -35,7 +35,8 @@ def write_table(path, scores, sequences=SEQUENCES):
 
 def trained(folder, scores, method, *settings, sequences=SEQUENCES, **options):
     table = write_table(folder / "scores.csv", scores, sequences)
-    small = ["optimiser.batch_size=8", "optimiser.updates=6", "evaluation.num_samples=32", "model.width=8", *settings]
+    small = ["optimiser.batch_size=8", "optimiser.updates=4", "evaluation.num_samples=32", "model.width=8"]
+    small += ["dynamics.rounds=2", "dynamics.sample_size=32", *settings]
     return stochflow.train(table=table, method=method, steps=3, settings=small, out=folder / "run", **options)
 
 

@@ -204,9 +204,9 @@ ARITHMETIC, GEOMETRIC = (mean / (mean + 1.05) for mean in (0.55, math.sqrt(0.1))
     ],
 )
 def test_a_method_goes_where_its_summary_says(table: Path, method: str, expected: float) -> None:
-    budget = {"steps": 200} if method in ("mcmc", "sgfn-kl-trajectory") else {"steps": 60}
-    settings = ["optimiser.batch_size=64"] + (["optimiser.updates=8"] if method == "sgfn-kl" else [])
-    run = train(table, method=method, reward_noise="replicate", settings=settings, **budget)
+    steps = 120 if method in ("mcmc", "sgfn-kl-trajectory") else 40
+    settings = ["optimiser.batch_size=64", f"optimiser.updates={4 if method == 'sgfn-kl-bootstrap' else 8}"]
+    run = train(table, method=method, reward_noise="replicate", settings=settings, steps=steps)
     assert run.summary.reward_mean == ("E[R]" if expected == ARITHMETIC else "exp E[log R]")
     experiment = run.experiment()
     probs = experiment.policy.terminal_log_probs(experiment.environment).exp()

@@ -15,7 +15,10 @@ from stochflow.environments.sequences.task import Alphabet, Task
 
 RIVALS = [name for name, method in METHODS.items() if not method.objective.shareable]
 TRAINED = [name for name in RIVALS if name != "gfn-al"]  # gfn-delta-cs with another δ
-SMALL = ("optimiser.batch_size=16", "optimiser.updates=2", "model.width=16", "evaluation.num_samples=50")
+SMALL = (
+    *("optimiser.batch_size=16", "optimiser.updates=2", "model.width=16", "evaluation.num_samples=50"),
+    *("dynamics.rounds=2", "dynamics.sample_size=64"),
+)
 
 
 class Long(Task):
@@ -32,7 +35,8 @@ class Long(Task):
 
 
 def train(path: Path, method: str, **arguments: Any) -> stochflow.Run:
-    return stochflow.train(method=method, settings=SMALL, out=path, **{"trajectories": 70, **arguments})
+    given = {"task": "bits:8,2", "trajectories": 70, **arguments}  # 256 designs
+    return stochflow.train(method=method, settings=SMALL, out=path, **given)
 
 
 def test_every_rival_has_a_method_of_its_name() -> None:

@@ -26,8 +26,9 @@ TINY: dict[str, Any] = {
     "model": {"width": 16},
     "optimiser": {"batch_size": 32, "updates": 2},
     "evaluation": {"num_samples": 200, "every": 1},
-    "budget": {"steps": 3},
-    "dynamics": {"rounds": 1},
+    "budget": {"steps": 2},
+    "dynamics": {"rounds": 1, "sample_size": 64},
+    "plan": {"rows_per_level": 32},
 }
 RULES: dict[str, Any] = {"forbid": ["GC", "TAAT"], "gc": [0.25, 0.75], "max_homopolymer": 3}
 NETWORK_METHODS = [name for name, method in METHODS.items() if not method.objective.edits_designs]

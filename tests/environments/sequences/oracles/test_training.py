@@ -146,7 +146,7 @@ def test_nothing_of_the_size_of_a_long_space_is_made(
     for name in ("all_sequences", "all_scores"):
         monkeypatch.setattr(Task, name, property(lambda self: pytest.fail("enumerated")))
     options = {"method": "sgfn-kl", "constraints": {"forbid": ["GAATTC"], "gc": [0.4, 0.6], "max_homopolymer": 4}}
-    small = {"updates": 2, "rows": 16, "num_chains": 8, "moves": 5}
+    small = {"updates": 2, "rows": 16, "num_chains": 8, "num_repairs": 8, "moves": 5}
     run = train(tmp_path / "run", length=50, config=TINY | {"imagination": small}, **options)
     assert run.summary.oracle_calls == 40
     assert run.sample(5)["sequence"].str.len().eq(50).all()
@@ -288,6 +288,7 @@ def test_the_command_line_says_it_in_one_sentence(
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back what the command line replaces
     monkeypatch.chdir(tmp_path)
     tiny = ["optimiser.batch_size=16", "optimiser.updates=2", "model.width=16", "evaluation.num_samples=20"]
+    tiny += ["dynamics.rounds=1", "imagination.updates=2", "imagination.num_chains=8", "imagination.moves=5"]
     words = [word for text in [*tiny, "oracle.retries=0"] for word in ("--set", text)]
 
     def call(*arguments: str) -> tuple[object, str]:
