@@ -69,7 +69,7 @@ def test_a_task_too_large_to_enumerate_is_watched_too(tmp_path: Path) -> None:
     sharp = ("reward.beta=200",)
     slow = (*sharp, "optimiser.learning_rate=1e-9")
     assert trained(tmp_path / "slow", "bits:40,4", slow, method="sgfn-db", steps=20)[0] == ["stalled"]
-    said, diagnosis = trained(tmp_path / "greedy", "bits:40,4", sharp, method="ppo", steps=60)
+    said, diagnosis = trained(tmp_path / "greedy", "bits:40,4", (*sharp, "model.kmers=[1,2]"), method="ppo", steps=60)
     assert said == ["collapsed"]
     assert "rl.temperature" in diagnosis.findings[0].remedy
     assert trained(tmp_path / "chain", "bits:40,4", sharp, method="mcmc", steps=60)[0] == []
