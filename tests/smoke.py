@@ -25,7 +25,7 @@ def main() -> None:
     settings = ("optimiser.batch_size=16", "optimiser.updates=2", "evaluation.num_samples=50")
     quick = ("--steps", "3", *(word for setting in settings for word in ("--set", setting)))
     stochflow("train", "tfbind8", *quick, "--out", "run")
-    assert len(stochflow("sample", "run", "-n", "7").splitlines()) == 8
+    assert len(package.sample("run", 7)) == 7
     assert package.evaluate("run").regret > 0
     assert package.exact("tfbind8", noise=0.25)["min_kl"] > 0
     for name in TASKS:  # their tables must be in the package; RNA needs an extra

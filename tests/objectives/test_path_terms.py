@@ -321,7 +321,7 @@ def test_a_short_training_leads_to_the_exact_solution_of_its_condition(method: s
     settings = {
         "method": method,
         "seed": 1,
-        "budget": {"steps": 60},
+        "budget": {"steps": 40},
         "optimiser": {"batch_size": 128, "updates": 4, "learning_rate": 0.02},
         "dynamics": {"rounds": 2, "sample_size": 256},
     }
