@@ -72,7 +72,17 @@ ENVIRONMENTS = (
     "tests/experiments/test_graph_runs.py"
 )
 TB, DB, GRADIENTS = (f"objectives/{name}.py" for name in ("trajectory_balance", "detailed_balance", "path_gradients"))
+LEAVES, SURROGATES = "objectives/planning/leaf_model.py", "tests/surrogates"
 MUTATIONS = [
+    Mutation("recent k-mers learn nothing", EVALUATION, "[rows.recent for rows in", "[[] for rows in", MODELS),
+    Mutation(
+        "recent k-mers stay", EVALUATION, "for column in rows.dropped:", "for column in rows.dropped[:0]:", MODELS
+    ),
+    Mutation("the worse model of a leaf", LEAVES, "product / square)", "1.0 - product / square)", OBJECTIVES),
+    Mutation("the worst foresight", "surrogates/ensemble.py", "_errors.argmin()", "_errors.argmax()", SURROGATES),
+    Mutation(
+        "nothing held out", "surrogates/convolution.py", "% NUM_MEMBERS != members", "% 1 != 1 + members", SURROGATES
+    ),
     # balance along a path
     Mutation("the policy may bend P̂ (ratio)", BALANCE, "self.log_dynamics.detach()", "self.log_dynamics", OBJECTIVES),
     Mutation("P̂ left out of the ratio", BALANCE, "+ self.log_dynamics.detach() ", "", OBJECTIVES),
@@ -754,6 +764,9 @@ MUTATIONS = [
         "np.cumsum(log_marginals[:, ::-1], axis=1)[:, ::-1]",
         "np.cumsum(log_marginals, axis=1)",
         OBJECTIVES,
+    ),
+    Mutation(
+        "reverse KL does not wait", IMAGINED, 'if cross_entropy <= terms["imagined_entropy"]', "if 0.0 <=", OBJECTIVES
     ),
     Mutation("forward KL uphill", IMAGINED, "type(-1.0 / len", "type(1.0 / len", OBJECTIVES),
     Mutation("given letters are learned", IMAGINED, ") >= given.numpy()", ") >= 0 * given.numpy()", OBJECTIVES),

@@ -240,3 +240,16 @@ def test_what_is_uncertain_is_worth_a_call(generator: torch.Generator) -> None:
     prediction = imagined.surrogate.predict(torch.cat([designs[:1], 3 - designs[:1]]))
     torch.testing.assert_close(imagined.promise(torch.cat([designs[:1], 3 - designs[:1]])), prediction.at(2.0))
     assert float(prediction.deviation[1]) > 2.0 * float(prediction.deviation[0])
+
+
+@pytest.mark.parametrize(("letter", "num_reverse"), [(0, 2), (1, 0)])
+def test_reverse_kl_waits_while_the_policy_leaves_out_what_the_chains_visit(letter: int, num_reverse: int) -> None:
+    experiment = made("tiny")
+    imagined = imagined_of(experiment)
+    with torch.no_grad():  # nearly all draws of the policy are A
+        experiment.trainer.learner.network.get_parameter("policy_head.bias")[0] = 8.0
+    imagined.chains.visited = torch.full((20, 3), letter)
+    imagined.chains.given = torch.zeros(20, dtype=torch.int64)
+    terms = list(imagined.updates(8))
+    assert sum("imagined_j" in each for each in terms) == num_reverse
+    assert sum("forward_kl_loss" in each for each in terms) == 8 - num_reverse
