@@ -80,9 +80,7 @@ MUTATIONS = [
     ),
     Mutation("the worse model of a leaf", LEAVES, "product / square)", "1.0 - product / square)", OBJECTIVES),
     Mutation("the worst foresight", "surrogates/ensemble.py", "_errors.argmin()", "_errors.argmax()", SURROGATES),
-    Mutation(
-        "nothing held out", "surrogates/convolution.py", "% NUM_MEMBERS != members", "% 1 != 1 + members", SURROGATES
-    ),
+    Mutation("nothing held out", "surrogates/convolution.py", "% NUM_MEMBERS !=", "% 1 != 1 +", SURROGATES),
     # balance along a path
     Mutation("the policy may bend P̂ (ratio)", BALANCE, "self.log_dynamics.detach()", "self.log_dynamics", OBJECTIVES),
     Mutation("P̂ left out of the ratio", BALANCE, "+ self.log_dynamics.detach() ", "", OBJECTIVES),
