@@ -766,6 +766,7 @@ MUTATIONS = [
     Mutation(
         "reverse KL does not wait", IMAGINED, 'if cross_entropy <= terms["imagined_entropy"]', "if 0.0 <=", OBJECTIVES
     ),
+    Mutation("what was ruled out stays out", IMAGINED, "_STRAYING = 0.01", "_STRAYING = 0.0", OBJECTIVES),
     Mutation("forward KL uphill", IMAGINED, "type(-1.0 / len", "type(1.0 / len", OBJECTIVES),
     Mutation("given letters are learned", IMAGINED, ") >= given.numpy()", ") >= 0 * given.numpy()", OBJECTIVES),
     Mutation("repairs change given letters", CHAINS, "given + (torch.rand", "0 * given + (torch.rand", OBJECTIVES),

@@ -15,6 +15,7 @@ from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.experiments.build import build
 from stochflow.experiments.experiment import Experiment
 from stochflow.models.evaluation import AlongPaths
+from stochflow.objectives import imagined_kl
 from stochflow.objectives.imagined_kl import ImaginedKL
 from stochflow.objectives.planned_kl import PlannedKL
 
@@ -102,7 +103,10 @@ def log_probs(experiment: Experiment, tokens: Tensor) -> Tensor:
     return pick(log_marginal(heads.log_policy, matrices), tokens)
 
 
-def test_the_gradient_of_forward_kl_is_that_of_the_likelihood(generator: torch.Generator) -> None:
+def test_the_gradient_of_forward_kl_is_that_of_the_likelihood(
+    generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imagined_kl, "_STRAYING", 0.0)
     experiment = made("tiny")
     shaken(experiment, generator)
     designs = torch.randint(3, (40, 3), generator=generator)
@@ -253,3 +257,18 @@ def test_reverse_kl_waits_while_the_policy_leaves_out_what_the_chains_visit(lett
     terms = list(imagined.updates(8))
     assert sum("imagined_j" in each for each in terms) == num_reverse
     assert sum("forward_kl_loss" in each for each in terms) == 8 - num_reverse
+
+
+def test_an_intention_that_was_ruled_out_comes_back() -> None:
+    experiment = made("tiny")
+    imagined, trainer = imagined_of(experiment), experiment.trainer
+    bias = trainer.learner.network.get_parameter("policy_head.bias")
+    with torch.no_grad():  # A alone is intended; noise excuses that B comes
+        bias[0] = 40.0
+    designs, given = torch.ones(64, 3, dtype=torch.int64), torch.zeros(64, dtype=torch.int64)
+    before = log_probs(experiment, designs).detach().sum(dim=1).mean()
+    for _ in range(200):
+        trainer.optimizer.step(imagined.forward_terms(designs, given)["loss"], 5e-2)
+    after = log_probs(experiment, designs).detach().sum(dim=1).mean()
+    assert before < 3 * math.log(0.1)
+    assert after > 3 * math.log(0.7)

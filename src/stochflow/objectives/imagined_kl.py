@@ -24,6 +24,9 @@ from stochflow.surrogates.gaussian_process import GaussianProcess
 from stochflow.surrogates.letter_distances import letter_distance
 
 _VALUE_WEIGHT = 0.01
+# The gradient of log M in the logit of an intention is proportional to its probability, so one that was ruled out would
+# get none, and noise excuses every letter that then never comes as intended.
+_STRAYING = 0.01
 _UNCOVERED = 3.0  # nats by which the cross-entropy of the chains may exceed the entropy of the policy
 
 
@@ -159,7 +162,7 @@ class ImaginedKL:
             negative = -(log_probs * drawn.to(learner.device)).sum(dim=-1).mean()
             return {"loss": negative, "forward_kl_loss": negative.detach()}
         outputs = PathOutputs(evaluation.outputs(), learner.network.num_tokens, designs.shape[1])
-        log_marginals, choice = self._marginals(outputs, designs)
+        log_marginals, choice = self._marginals(outputs, designs, _STRAYING)
         free = np.arange(designs.shape[1]) >= given.numpy()[:, None]
         coefficient = np.where(free, log_marginals.dtype.type(-1.0 / len(designs)), log_marginals.dtype.type(0.0))
         outputs.add_grad_forward(coefficient, choice)
@@ -203,12 +206,20 @@ class ImaginedKL:
         return rollout(world, sampler, num, streams, with_log_behaviour=False)
 
     @silent()
-    def _marginals(self, outputs: PathOutputs, outcomes: Tensor) -> tuple[Array, Array]:
-        """log M(x_t|s_t), [n, L], and the posterior of the intention given what came, [n, L, K]."""
+    def _marginals(self, outputs: PathOutputs, outcomes: Tensor, straying: float = 0.0) -> tuple[Array, Array]:
+        """log M(x_t|s_t), [n, L], and the posterior of the intention given what came, [n, L, K].
+
+        Args:
+            straying: share of uniform intentions in the prior of that posterior.
+        """
         log_matrices = self._learner.log_dynamics_of(outcomes).cpu().numpy()
-        joint = outputs.log_policy + outputs.log_likelihood(log_matrices, outcomes.numpy())
-        log_marginals = log_sum(joint)
-        return log_marginals, np.exp(joint - log_marginals[..., None])
+        log_policy, log_likelihood = outputs.log_policy, outputs.log_likelihood(log_matrices, outcomes.numpy())
+        joint = log_policy + log_likelihood
+        log_marginals = total = log_sum(joint)
+        if straying:
+            joint = np.logaddexp(log_policy, math.log(straying / log_policy.shape[-1])) + log_likelihood
+            total = log_sum(joint)
+        return log_marginals, np.exp(joint - total[..., None])
 
 
 def with_prefix(state: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
