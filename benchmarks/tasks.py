@@ -1,11 +1,11 @@
-"""Regret on the measured tables, and what designs are worth where truth cannot be enumerated.
+"""Regret on the measured tables.
 
     python -m benchmarks.tasks                                           # an hour on two cores
-    python -m benchmarks.tasks --parts rna --trajectories 2000 --seeds 1 --out runs/smoke --results runs/smoke
+    python -m benchmarks.tasks --parts landscapes --trajectories 2000 --seeds 1 --out runs/smoke --results runs/smoke
 
-factors: SGFN-KL on the twelve transcription factors; landscapes: three methods on `dmsc` and `gb1`; bits and rna:
-designs from `bits:120,8` and `rna-fold:50`. Runs are those of `stochflow compare`: the same command again goes on
-where it stopped. Every run becomes a row of `tasks_<part>.csv`, and the medians are printed as a table in Markdown.
+factors: SGFN-KL on the twelve transcription factors; landscapes: three methods on `dmsc` and `gb1`. Runs are those of
+`stochflow compare`: the same command again goes on where it stopped. Every run becomes a row of `tasks_<part>.csv`, and
+the medians are printed as a table in Markdown.
 """
 
 import argparse
@@ -29,19 +29,12 @@ class Part(NamedTuple):
     noise: float
     columns: dict[str, int]
     trajectories: int = 32_000
-    settings: tuple[str, ...] = ()
 
 
 _EXACT = {"regret": 4, "min_kl": 5, "tv": 3}
-_DESIGNS = {"mean_score": 3, "top100_mean": 3, "top100_edit": 1, "num_modes": 0}
-_RIVALS = ["sgfn-kl", "sgfn-db", "ppo", "mcmc"]
 PARTS = {
     "factors": Part([task_name(factor) for factor in FACTORS], ["sgfn-kl"], 0.25, _EXACT),
     "landscapes": Part(["dmsc", "gb1"], ["sgfn-kl", "sgfn-db", "edb"], 0.25, _EXACT),
-    # R = exp(240·(1 − d/120)) = const·exp(−2d), with d bits to the nearest mode: the reward that others train on
-    "bits": Part(["bits:120,8"], _RIVALS, 0.1, _DESIGNS | {"known_modes": 0}, 8_000, ("reward.beta=240",)),
-    # with β = 3 nearly all of R/Z lies on the 4^50 molecules that fold into something else
-    "rna": Part(["rna-fold:50"], _RIVALS, 0.1, _DESIGNS, 8_000, ("reward.beta=40", "reward.floor=1e-40")),
 }
 
 
@@ -54,7 +47,6 @@ def measure(part: Part, out: Path, trajectories: int | None, seeds: int, jobs: i
         seeds=seeds,
         trajectories=trajectories or part.trajectories,
         jobs=jobs,
-        settings=part.settings,
         out=out,
     )
     labels = ["task", "method", "noise", "seed", "trajectories", "oracle_calls"]
