@@ -100,7 +100,7 @@ class Browser:
         return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # what it shows costs time as long as it is open
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """One browser for all tests of a process."""
     _provide(tmp_path_factory.getbasetemp().parent / "browser.lock")
