@@ -51,20 +51,31 @@ def address() -> Iterator[str]:
         constants = pytest.importorskip("ray._private.ray_constants")
         # otherwise Ray replaces 127.0.0.1 by the machine's outer address
         patch.setattr(constants, "ENABLE_RAY_CLUSTER", False)
-        process = subprocess.Popen(
-            [sys.executable, "-c", HEAD],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        assert process.stdout is not None
+        process, listens = _head()
+        for _ in range(2):  # on a busy machine a node may be given up before it is there
+            if not listens:
+                process.kill()
+                process.wait()
+                process, listens = _head()
         try:
-            yield process.stdout.readline().strip()
+            yield listens
             process.communicate(timeout=60)
         finally:
             process.kill()
             process.wait()
+
+
+def _head() -> tuple[subprocess.Popen[str], str]:
+    """The process that holds a cluster, and its address; empty when it did not start."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HEAD],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    return process, process.stdout.readline().strip()
 
 
 def train(out: Path, oracle: str, **options: Any) -> stochflow.Run:
