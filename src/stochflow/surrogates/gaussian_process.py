@@ -18,19 +18,23 @@ from stochflow.surrogates.base import (
 )
 from stochflow.surrogates.hyperparameters import START, Choice, Gram, descend, hyperparameters
 from stochflow.surrogates.kernels import SequenceKernel, Spectrum, kernel_parts
-from stochflow.surrogates.letter_distances import LetterDistance, hamming
+from stochflow.surrogates.letter_distances import CountedDifferences, LetterDistance, hamming
 from stochflow.surrogates.posterior import Posterior
+from stochflow.surrogates.relevance import relevances
 from stochflow.surrogates.transforms import Standardisation, Transform
 
 WINDOW = 5000
 DEVIATION_ROWS = 1000
 _SEARCH_ROWS = 1200  # that hyperparameters are chosen on
+_RELEVANT_ROWS = 100  # from which on positions are weighed
+_LEAST_MIXING = 0.1
 
 
 class GaussianProcess(Surrogate):
     """score ~ GP(prior, k) with k = mixing·exp(−g·d) + (1 − mixing)·spectrum and noise, on scores or their logarithms.
 
     g, mixing and noise minimise the leave-one-out error on at most 1,200 rows, beginning with those of the last fit;
+    d(x, y) = Σ_t w_t·d(x_t, y_t), where positions that matter more have larger weights w_t (`relevances`);
     the amplitude of k makes the leave-one-out errors as large as their deviations. Of many rows the process keeps a
     window, one half the best and the other the newest, so that the cost of a fit has a bound. A mean costs O(window)
     per design, a deviation O(deviation_rows²); before amplitudes, one that rests on fewer rows is never smaller.
@@ -63,6 +67,7 @@ class GaussianProcess(Surrogate):
         deviation_rows: int = DEVIATION_ROWS,
     ) -> None:
         self.distance = distance or hamming(num_tokens)
+        self.relevances: Tensor | None = None
         self.spectrum = Spectrum(num_tokens, length)
         self.transform, self.prior = transform, prior
         self.window, self.deviation_rows = window, deviation_rows
@@ -73,7 +78,8 @@ class GaussianProcess(Surrogate):
     @property
     def kernel(self) -> SequenceKernel:
         """k of the last fit, one on the diagonal."""
-        return SequenceKernel(self.distance, self.spectrum, hyperparameters(self._choice, self._reach)[0])
+        distance = self.distance.with_relevances(self.relevances)
+        return SequenceKernel(distance, self.spectrum, hyperparameters(self._choice, self._reach)[0])
 
     @property
     def noise(self) -> float:
@@ -110,11 +116,13 @@ class GaussianProcess(Surrogate):
 
     def state_dict(self) -> State:
         state = {"choice": torch.tensor(self._choice)}
+        if self.relevances is not None:
+            state["relevances"] = self.relevances
         return state if self._fitted is None else state | self._fitted.state_dict()
 
     def load_state_dict(self, state: State) -> None:
         rate, mixing, noise = state["choice"].tolist()
-        self._choice, self._fitted = (rate, mixing, noise), None
+        self._choice, self._fitted, self.relevances = (rate, mixing, noise), None, state.get("relevances")
         if "tokens" in state:
             unit, centre, scale, amplitude = state["numbers"].tolist()
             standard = Standardisation(self.transform, unit, centre, scale)
@@ -128,10 +136,26 @@ class GaussianProcess(Surrogate):
             return 1.0
         num = min(len(tokens), _SEARCH_ROWS)
         some = torch.linspace(0, len(tokens) - 1, num, dtype=torch.float64).round().long()
-        parts = kernel_parts(tokens[some], tokens[some], self.distance, self.spectrum)
-        gram = Gram(*parts, self._reach, targets[some], noise[some])
+        gram = self._gram(tokens[some], targets[some], noise[some])
         self._choice = descend(gram.error, self._choice, bool(self.spectrum.kmers))
+        if len(some) >= _RELEVANT_ROWS and not isinstance(self.distance, CountedDifferences):
+            self._weigh_positions(tokens[some], gram)
+            gram = self._gram(tokens[some], targets[some], noise[some])
+            self._choice = descend(gram.error, self._choice, bool(self.spectrum.kmers))
         return gram.amplitude(self._choice)
+
+    def _gram(self, tokens: Tensor, targets: Tensor, noise: Tensor) -> Gram:
+        parts = kernel_parts(tokens, tokens, self.kernel.distance, self.spectrum)
+        return Gram(*parts, self._reach, targets, noise)
+
+    def _weigh_positions(self, tokens: Tensor, gram: Gram) -> None:
+        """Choose the weights of positions under the kernel of the present choice."""
+        mixture = self.kernel.mixture
+        if mixture.mixing < _LEAST_MIXING:  # letters at their places hardly count at all
+            return
+        points = self.distance.embedding[tokens] * self.distance.scale**0.5
+        noise = gram.noise + self.noise
+        self.relevances = relevances(points, gram.spectrum, mixture, gram.targets, noise, self.relevances)
 
 
 _COLUMNS = ("rows", "tokens", "scores", "noise", "weights")

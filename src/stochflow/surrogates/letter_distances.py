@@ -1,7 +1,7 @@
 """Distances between letters: Hamming, bits of a word, amino acids by BLOSUM62."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -32,10 +32,16 @@ class LetterDistance:
     Attributes:
         embedding: e, float32, [K, num_dimensions].
         scale: factor of the squared distances.
+        relevances: how much each position counts, float64, [L]; None where all count the same.
     """
 
     embedding: Tensor
     scale: float
+    relevances: Tensor | None = None
+
+    def with_relevances(self, relevances: Tensor | None) -> "LetterDistance":
+        """The same distances with positions of other weight."""
+        return replace(self, relevances=relevances)
 
     @cached_property
     def table(self) -> Tensor:
@@ -49,9 +55,33 @@ class LetterDistance:
         num_tokens = len(self.embedding)
         return float(self.table.sum()) / max(num_tokens * (num_tokens - 1), 1)
 
+    @cached_property
+    def neighbours(self) -> Tensor:
+        """Where a letter goes when it changes, float64, [K, K]: to any other, or in half of the cases to a near one.
+
+        A near letter is drawn in proportion to exp(−d/d_min), with d_min the smallest distance of all. Where all
+        letters are equally far apart, every other one is as probable.
+
+        >>> bit_words(4).neighbours[0].tolist() == bit_words(4).neighbours[3].flip(0).tolist()
+        True
+        """
+        num_tokens = len(self.embedding)
+        other = ~torch.eye(num_tokens, dtype=torch.bool)
+        if not bool(other.any()):
+            return torch.ones_like(self.table)
+        near = (
+            (-self.table / float(self.table[other].min().clamp(min=1e-9)))
+            .masked_fill(~other, -math.inf)
+            .softmax(dim=-1)
+        )
+        return 0.5 * near + 0.5 * other / (num_tokens - 1)
+
     def points(self, tokens: Tensor) -> Tensor:
         """Embeddings of whole sequences, float32; [num, L] → [num, L·num_dimensions]."""
-        return self.embedding[tokens].flatten(1)
+        points = self.embedding[tokens]
+        if self.relevances is not None:
+            points = points * self.relevances.sqrt().float().unsqueeze(-1)
+        return points.flatten(1)
 
     def between(self, tokens: Tensor, others: Tensor) -> Tensor:
         """Σ_t d(x_t, y_t) of all pairs, float32; [num, L] and [num_others, L] → [num, num_others]."""
@@ -81,6 +111,10 @@ class CountedDifferences(LetterDistance):
 
     def between_compared(self, compared: Tensor, others: Tensor) -> Tensor:
         return torch.cdist(compared, others, p=0.0)
+
+    def with_relevances(self, relevances: Tensor | None) -> LetterDistance:
+        """Itself: positions that are counted all count the same."""
+        return self
 
 
 def hamming(num_tokens: int) -> LetterDistance:
