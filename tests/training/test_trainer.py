@@ -123,7 +123,16 @@ def test_a_record_holds_the_mean_of_every_term_over_the_updates() -> None:
     assert losses[0] != losses[1] != losses[2]
 
 
-def test_the_dynamics_optimiser_really_steps_towards_the_channel() -> None:
+def test_the_first_batch_says_how_often_intentions_come() -> None:
+    trained = build(budget={"steps": 1}, channel={"noise": 0.1}, dynamics={"learning_rate": 1e-9, "rounds": 1})
+    record = trained.trainer.train_step()
+    floor = float(trained.environment.channel.entropies().mean())
+    assert record["forward_dynamics_loss"] == pytest.approx(floor, abs=0.1)
+    assert floor < 0.5 < math.log(4)
+
+
+def test_the_dynamics_optimiser_really_steps_towards_the_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stochflow.models.dynamics.tabular.DynamicsModel.untouched", False)
     trained = build(budget={"steps": 20}, channel={"noise": 0.1}, dynamics={"learning_rate": 0.2, "rounds": 1})
     before = [parameter.clone() for parameter in trained.trainer.learner.dynamics.parameters()]
     losses = [record["forward_dynamics_loss"] for record in train(trained)]

@@ -87,9 +87,16 @@ class GradientFitter:
                 learner.replay.encode(learner.network.num_tokens)
 
     def fit(self, fresh: Trajectories, progress: float) -> Record:
-        """One update on the fresh batch, or `rounds` on draws from the replay buffer."""
-        if self._optimizer is None:
+        """One update on the fresh batch, or `rounds` on draws from the replay buffer.
+
+        The first batch says with which probability an intention comes as it is, and P̂ starts from there.
+        """
+        model = self._learner.dynamics
+        if self._optimizer is None or not isinstance(model, DynamicsModel):
             return {}
+        if model.untouched:
+            came, steps = fresh.intentions == fresh.outcomes, int(fresh.valid.sum())
+            model.start((int((came & fresh.valid).sum()) + 1) / (steps + 2))
         learning_rate = dynamics_learning_rate(self._config, progress)
         losses: list[float] = []
         if isinstance(self._optimizer, TableAdam):

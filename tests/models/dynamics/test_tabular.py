@@ -227,3 +227,21 @@ def test_what_is_known_to_be_impossible_stays_so(depends_on: DependsOn, generato
     assert torch.equal(matrices[..., 2, 2], torch.ones(matrices.shape[:-2]))
     at = model.log_matrices_at(tokens, torch.ones(4, dtype=torch.int64)).detach().exp()
     torch.testing.assert_close(at, matrices[:, 1].expand_as(at))
+
+
+@pytest.mark.parametrize("depends_on", ["intention", "position", "state"])
+def test_it_starts_with_how_often_intentions_came(depends_on: DependsOn) -> None:
+    model = DynamicsModel(5, 3, depends_on)
+    model.initialise(torch.Generator().manual_seed(0))
+    assert model.untouched
+    model.start(0.8)
+    assert not model.untouched
+    expected = torch.full((5, 5), 0.05).fill_diagonal_(0.8)
+    found = model.log_matrices(torch.zeros(1, 3, dtype=torch.int64)).exp()
+    torch.testing.assert_close(found, expected.expand(1, 3, 5, 5), atol=1e-6, rtol=0)
+
+
+def test_one_letter_has_nothing_to_start_from() -> None:
+    model = DynamicsModel(1, 3, "intention")
+    model.start(0.5)
+    assert bool(model.log_matrices(torch.zeros(1, 3, dtype=torch.int64)).eq(0.0).all())

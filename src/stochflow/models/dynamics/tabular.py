@@ -24,9 +24,10 @@ _STATE_WIDTH = 64
 class DynamicsModel(nn.Module):
     """Logits of the outcome given the intention: one K×K table, plus a table per position, plus a state network.
 
-    Every part starts at zero, so P̂ starts uniform. The intention table is shared by all states and learns first;
-    the others learn what is left. With a `context_width` a linear map of the context c is added too: P̂(b|s,a,c). Both
-    methods take c as one vector per row or one for all; without it the model's own `context` counts, zero until set.
+    Every part starts at zero, so P̂ starts uniform until the first data say how often what was intended came (`start`).
+    The intention table is shared by all states and learns first; the others learn what is left. With a `context_width`
+    a linear map of the context c is added too: P̂(b|s,a,c). Both methods take c as one vector per row or one for all;
+    without it the model's own `context` counts, zero until set.
 
     `possible` [K, K] is False where it is known that an intention never leads to an outcome; P̂ is 1e-30 there.
     """
@@ -62,6 +63,21 @@ class DynamicsModel(nn.Module):
             set_to_zero(self.state_head)
         if self.context_head is not None:
             set_to_zero(self.context_head)
+
+    @property
+    def untouched(self) -> bool:
+        """True while P̂ is uniform because nothing was learned."""
+        return not bool(self.intention.any())
+
+    @torch.no_grad()
+    def start(self, share: float) -> None:
+        """Let every intention come as it is with this probability, and all other outcomes be equally probable.
+
+        A uniform P̂ says that intentions do not matter, and takes hundreds of small updates to say otherwise; a policy
+        that is learned through it in the meantime has far too little entropy.
+        """
+        if self.num_tokens > 1:
+            self.intention.fill_diagonal_(math.log(share / (1.0 - share) * (self.num_tokens - 1)))
 
     @property
     def sees_state(self) -> bool:
