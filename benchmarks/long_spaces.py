@@ -49,7 +49,7 @@ PARTS = {
     "rna-bind": Part(["rna-bind:RNA1,50"], [0.0, 0.1, 0.25], [1280], {"optimiser": {"batch_size": 128}}),
     "rna-bind-100": Part(["rna-bind:RNA1,100"], [0.0], [1280], {"optimiser": {"batch_size": 128}}),
     "ehrlich": Part(["ehrlich:20,32,2,4", "ehrlich:32,32,4,4"], [0.0], [5120], {}),
-    "motifs": Part(["motifs:CTCF+SP1,50", "motifs:CTCF+SP1,100"], [0.0, 0.1, 0.25], [8000], {}),
+    "motifs": Part(["motifs:RUNX1+YY1,50", "motifs:RUNX1+YY1,100"], [0.0, 0.1, 0.25], [8000], {}),
     "tables": Part(["dmsc", "gb1", "tfbind8"], [0.25], [2000], {}),
 }
 

@@ -1,6 +1,7 @@
 """Forward and reverse KL to a surrogate: gradients, minimum, and which share of the updates they have."""
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -227,6 +228,22 @@ def test_half_of_the_designs_are_intended_near_the_best(generator: torch.Generat
     assert float(distances.double().mean()) < 11
 
 
+def test_what_other_surrogates_believe_is_tested_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = made("long", imagination={"doubt": 0.25, **SETTINGS["imagination"]})
+    experiment.trainer.train_step()
+    imagined, judges = imagined_of(experiment), []
+    (other,) = imagined.surrogate.unused
+    assert other is imagined.surrogate.members["convolution"]
+
+    def near_parents(num: int, promise: partial[Tensor], generator: torch.Generator) -> Tensor:
+        judges.append((num, promise.keywords["surrogate"]))
+        return torch.zeros(num, 20, dtype=torch.int64)
+
+    monkeypatch.setattr(imagined.chains, "near_parents", near_parents)
+    imagined.sampler(21, experiment.trainer.learner.network.sampler(30))
+    assert judges == [(16, imagined.surrogate), (5, other)]
+
+
 def test_a_small_budget_is_spent_in_rounds() -> None:
     optimiser = {"batch_size": 512}
 
@@ -254,6 +271,7 @@ def test_reverse_kl_waits_while_the_policy_leaves_out_what_the_chains_visit(lett
         experiment.trainer.learner.network.get_parameter("policy_head.bias")[0] = 8.0
     imagined.chains.visited = torch.full((20, 3), letter)
     imagined.chains.given = torch.zeros(20, dtype=torch.int64)
+    imagined.chains.held_out = imagined.chains.visited
     terms = list(imagined.updates(8))
     assert sum("imagined_j" in each for each in terms) == num_reverse
     assert sum("forward_kl_loss" in each for each in terms) == 8 - num_reverse
@@ -272,3 +290,19 @@ def test_an_intention_that_was_ruled_out_comes_back() -> None:
     after = log_probs(experiment, designs).detach().sum(dim=1).mean()
     assert before < 3 * math.log(0.1)
     assert after > 3 * math.log(0.7)
+
+
+def test_updates_end_when_held_out_chains_become_less_probable() -> None:
+    experiment = made("tiny")
+    imagined, trainer = imagined_of(experiment), experiment.trainer
+    imagined.chains.visited, imagined.chains.held_out = torch.zeros(20, 3, dtype=torch.int64), torch.ones(4, 3).long()
+    imagined.chains.given = torch.zeros(20, dtype=torch.int64)
+    imagined._reverse = 0.0
+    held_out = []
+    for terms in imagined.updates(400):
+        held_out.append(float(terms["held_out_cross_entropy"]))
+        trainer.optimizer.step(terms["loss"], 1e-3)
+    assert 8 < len(held_out) < 400  # several measurements before the end
+    assert len(held_out) % 8 == 0
+    assert held_out[-1] < min(held_out) + 0.5
+    assert float(-log_probs(experiment, torch.ones(1, 3).long()).detach().sum()) > min(held_out) + 0.5

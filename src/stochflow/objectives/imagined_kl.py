@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from stochflow.objectives.path_gradients import PathOutputs, log_sum, silent
 from stochflow.objectives.planning.surrogate_chains import SurrogateChains
 from stochflow.sampling.policies import DesignsFirst
 from stochflow.sampling.rollout import Walk, rollout
+from stochflow.surrogates.base import Surrogate
 from stochflow.surrogates.convolution import ConvolutionEnsemble
 from stochflow.surrogates.ensemble import Ensemble
 from stochflow.surrogates.gaussian_process import GaussianProcess
@@ -27,6 +29,8 @@ _VALUE_WEIGHT = 0.01
 # The gradient of log M in the logit of an intention is proportional to its probability, so one that was ruled out would
 # get none, and noise excuses every letter that then never comes as intended.
 _STRAYING = 0.01
+_CHECK_EVERY = 8  # updates between two measurements of the held-out chains
+_RISE = 0.5  # nats by which their cross-entropy may exceed its lowest value
 _UNCOVERED = 3.0  # nats by which the cross-entropy of the chains may exceed the entropy of the policy
 
 
@@ -79,7 +83,7 @@ class ImaginedKL:
             },
             mode="foresee",
         )
-        self.chains = SurrogateChains(self._config, num_tokens, length)
+        self.chains = SurrogateChains(self._config, distance, length)
         self._best = 0.0
         # with other rules for every prefix, or a P̂ that sees it, an imagined rollout would not be the policy's
         can_imagine = learner.network.mask is None and not learner.dynamics.sees_state
@@ -103,10 +107,15 @@ class ImaginedKL:
             return log_rewards
         return torch.where(learner.network.mask.alive(tokens), log_rewards, math.log(learner.reward.floor))
 
-    def promise(self, tokens: Tensor) -> Tensor:
-        """Score that a design may have, `optimism` deviations above its prediction; −∞ if it breaks a constraint."""
+    def promise(self, tokens: Tensor, surrogate: Surrogate | None = None) -> Tensor:
+        """Score that a design may have, `optimism` deviations above its prediction; −∞ if it breaks a constraint.
+
+        Args:
+            surrogate: that predicts; the one that foresaw best unless given.
+        """
         learner = self._learner
-        scores = self.surrogate.predict(learner.memory.canonical(tokens)).at(self._config.optimism)
+        prediction = (surrogate or self.surrogate).predict(learner.memory.canonical(tokens))
+        scores = prediction.at(self._config.optimism)
         mask = learner.network.mask
         return scores if mask is None else torch.where(mask.alive(tokens), scores, -math.inf)
 
@@ -115,14 +124,23 @@ class ImaginedKL:
 
         What a policy has left out becomes ever rarer by reverse KL. It shows in the designs of the chains, which are
         then less probable under the policy than its own draws; forward KL brings them back.
+
+        Chains that have hardly mixed are a few hundred designs, which a network can learn by heart. Some are held out,
+        and when these become less probable the updates end.
         """
         share, rows = self._reverse, self._config.rows
         quality = self.surrogate.quality
         told = {"surrogate_r2": quality.arrived_r_squared, "surrogate_coverage": quality.arrived_coverage}
         told = {name: value for name, value in told.items() if math.isfinite(value)}
         told["surrogate_convolution"] = quality.weights["convolution"]
-        cross_entropy = math.inf  # of the chains' designs under the policy
+        cross_entropy = lowest = math.inf  # of the chains' designs under the policy
         for update in range(num):
+            if update % _CHECK_EVERY == 0:
+                held_out = self._cross_entropy(self.chains.held_out)
+                if held_out > lowest + _RISE:
+                    return
+                lowest = min(lowest, held_out)
+                told["held_out_cross_entropy"] = held_out
             if int((update + 1) * share) > int(update * share):
                 terms = self.reverse_terms(rows // 2)
                 if cross_entropy <= terms["imagined_entropy"] + _UNCOVERED:
@@ -132,10 +150,28 @@ class ImaginedKL:
             cross_entropy = float(terms.get("chain_cross_entropy", math.inf))
             yield {**terms, **told}
 
+    @torch.no_grad()
+    def _cross_entropy(self, designs: Tensor) -> float:
+        """Mean of −log P_π(x); [n, L]."""
+        learner = self._learner
+        heads = learner.network.evaluate(AlongPaths(designs, torch.ones_like(designs, dtype=torch.bool))).heads()
+        log_probs = pick(log_marginal(heads.log_policy, learner.log_dynamics_of(designs)), designs.to(learner.device))
+        return -float(log_probs.sum(dim=-1).mean())
+
     def sampler(self, num_near: int, rest: Sampler) -> Sampler:
-        """Intends designs near the best paid ones in the first rows, and what `rest` says in the others."""
-        designs = self.chains.near_parents(num_near, self.promise, self._generator)
-        return DesignsFirst(designs, self._learner.network.num_tokens, rest)
+        """Intends designs near the best paid ones in the first rows, and what `rest` says in the others.
+
+        What the other surrogates believe is tested too, in a share of these designs: where only the one that foresaw
+        best is followed, nothing arrives that it has not foreseen.
+        """
+        others = self.surrogate.unused
+        num_tests = int(self._config.doubt * num_near) // max(len(others), 1)
+        sizes = [num_near - num_tests * len(others), *(num_tests for _ in others)]
+        designs = [
+            self.chains.near_parents(size, partial(self.promise, surrogate=judge), self._generator)
+            for size, judge in zip(sizes, [self.surrogate, *others], strict=True)
+        ]
+        return DesignsFirst(torch.cat(designs), self._learner.network.num_tokens, rest)
 
     @property
     def _generator(self) -> torch.Generator:

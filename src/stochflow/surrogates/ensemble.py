@@ -136,6 +136,13 @@ class Ensemble(Surrogate):
         if bool(unexplained.isfinite().all()):
             self._errors = _FORGET * self._errors + unexplained / unexplained.sum().clamp(min=1e-300)
 
+    @property
+    def unused(self) -> list[Surrogate]:
+        """Members of no weight, whose predictions do not count at present."""
+        return [
+            member for member, weight in zip(self.members.values(), self._weights.tolist(), strict=True) if not weight
+        ]
+
     def _chosen(self) -> list[tuple[Surrogate, float, float]]:
         """Members with a weight above zero, their weights and the factors of their deviations."""
         columns = zip(self.members.values(), self._weights.tolist(), self._factors.tolist(), strict=True)

@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from stochflow.objectives.planning.surrogate_chains import (
     shifted,
     tempered_weights,
 )
+from stochflow.surrogates.letter_distances import bit_words, embedded, hamming
 
 POWERS = torch.tensor([9, 3, 1])
 NONE = torch.empty(0, 3, dtype=torch.int64)  # of the policy's draws
@@ -23,7 +25,7 @@ NONE = torch.empty(0, 3, dtype=torch.int64)  # of the policy's draws
 def test_elites_are_the_best_that_lie_apart(generator: torch.Generator) -> None:
     designs = torch.randint(3, (300, 6), generator=generator)
     scores = torch.rand(300, generator=generator)
-    elites = distinct_elites(designs, scores, num=20, distance=2)
+    elites = distinct_elites(designs, scores, num=20, distance=hamming(3), niche=2.0)
     assert int(elites[0]) == int(scores.argmax())
     assert torch.equal(scores[elites], scores[elites].sort(descending=True).values)
     distances = (designs[elites].unsqueeze(1) != designs[elites]).sum(dim=-1)
@@ -58,11 +60,33 @@ def test_children_begin_like_one_parent_and_end_like_the_other(generator: torch.
     assert abs(share - 0.5) < 5 * 0.5 / math.sqrt(2000)
 
 
-def test_letters_are_drawn_anew_at_the_rate_that_is_given(generator: torch.Generator) -> None:
-    designs = torch.zeros(4000, 5, dtype=torch.int64)
-    assert torch.equal(mutated(designs, 4, 0.0, generator), designs)
-    changed = float((mutated(designs, 4, 0.4, generator) != 0).double().mean())
-    assert abs(changed - 0.4 * 3 / 4) < 5 * math.sqrt(0.3 * 0.7 / 20_000)
+def test_words_lie_apart_by_their_bits(generator: torch.Generator) -> None:
+    words = torch.tensor([[0, 0], [7, 0], [255, 255]])  # three bits of sixteen between the first two
+    scores = torch.tensor([3.0, 2.0, 1.0])
+    assert distinct_elites(words, scores, num=3, distance=bit_words(256), niche=2.0).tolist() == [0, 1, 2]
+    assert distinct_elites(words, scores, num=3, distance=bit_words(256), niche=3.0).tolist() == [0, 2]
+
+
+def test_letters_are_changed_at_the_rate_of_their_row(generator: torch.Generator) -> None:
+    designs = torch.zeros(8000, 5, dtype=torch.int64)
+    rates = torch.tensor([[0.0], [0.4]]).repeat(4000, 1)
+    found = mutated(designs, hamming(4).neighbours, rates, generator) != 0
+    assert not bool(found[::2].any())
+    share = float(found[1::2].double().mean())
+    assert abs(share - 0.4) < 5 * math.sqrt(0.4 * 0.6 / 20_000)
+
+
+def test_some_of_what_is_varied_lies_far_from_its_parents(generator: torch.Generator) -> None:
+    config = ImaginationConfig(num_chains=2, moves=0, num_parents=1, niche=0.0, mutations=1.0, candidates=1, shifts=0.0)
+    chains = SurrogateChains(config, hamming(4), length=40)
+    parent, none = torch.zeros(1, 40, dtype=torch.int64), torch.empty(0, 40, dtype=torch.int64)
+    chains.refresh(parent, torch.zeros(1).double(), lambda tokens: torch.zeros(len(tokens)).double(), none, generator)
+    near = chains.near_parents(4000, lambda tokens: torch.zeros(len(tokens)).double(), generator)
+    distances = (near != 0).sum(dim=1)
+    # P(scale > 10) = 10^-1.5 = 3.2 %, and ten letters in forty are then drawn on average
+    far = float((distances >= 10).double().mean())
+    assert 0.02 < far < 0.07
+    assert float(distances.median()) <= 3
 
 
 def test_a_shift_keeps_what_stands_between(generator: torch.Generator) -> None:
@@ -79,7 +103,7 @@ def test_a_shift_keeps_what_stands_between(generator: torch.Generator) -> None:
 
 def test_the_worst_chains_begin_again_at_parents(generator: torch.Generator) -> None:
     config = ImaginationConfig(num_chains=8, moves=0, num_parents=4, niche=0.0, restarts=0.25)
-    chains = SurrogateChains(config, num_tokens=3, length=3)
+    chains = SurrogateChains(config, hamming(3), length=3)
 
     def log_reward(tokens: Tensor) -> Tensor:
         return (tokens == 2).sum(dim=-1).double()
@@ -90,20 +114,27 @@ def test_the_worst_chains_begin_again_at_parents(generator: torch.Generator) -> 
     assert chains.states.tolist() == [[2, 2, 2]] * 6 + [[1, 1, 1]] * 2
 
 
-def test_chains_settle_at_the_reward_of_the_surrogate(generator: torch.Generator) -> None:
+def chi_square(states: Tensor, log_rewards: Tensor) -> float:
+    """How far the states of chains are from R/Z of 27 designs; 26 on average."""
+    target = len(states) * torch.softmax(log_rewards, dim=0)
+    found = (states * POWERS).sum(dim=-1).bincount(minlength=27).double()
+    return float(((found - target).square() / target).sum())
+
+
+@pytest.mark.parametrize("uneven", [False, True])
+def test_chains_settle_at_the_reward_of_the_surrogate(uneven: bool, generator: torch.Generator) -> None:
     log_rewards = 2.0 * torch.randn(27, dtype=torch.float64, generator=generator)
     config = ImaginationConfig(num_chains=4096, moves=80, num_parents=27, niche=0.0)
-    chains = SurrogateChains(config, num_tokens=3, length=3)
+    # near and far letters: a change is then not as probable as the change back
+    distance = embedded(torch.tensor([[0.0, 1.0, 4.0], [1.0, 0.0, 9.0], [4.0, 9.0, 0.0]])) if uneven else hamming(3)
+    chains = SurrogateChains(config, distance, length=3)
     everything = decode(torch.arange(27), 3, 3)
 
     def log_reward(tokens: Tensor) -> Tensor:
         return log_rewards[(tokens * POWERS).sum(dim=-1)]
 
     chains.refresh(everything, log_rewards, log_reward, NONE, generator)
-    target = torch.softmax(log_rewards, dim=0)
-    found = (chains.states * POWERS).sum(dim=-1).bincount(minlength=27).double()
-    chi_square = float(((found - 4096 * target).square() / (4096 * target)).sum())
-    assert chi_square < 26 + 6 * math.sqrt(2 * 26)
+    assert chi_square(chains.states, log_rewards) < 26 + 6 * math.sqrt(2 * 26)
     assert len(chains.visited) > len(chains.states)
 
 
@@ -112,7 +143,7 @@ def test_repairs_keep_the_letters_they_were_given_and_settle_at_the_best_complet
 ) -> None:
     log_rewards = 2.0 * torch.randn(27, dtype=torch.float64, generator=generator)
     config = ImaginationConfig(num_chains=2, moves=81, num_parents=27, niche=0.0)
-    chains = SurrogateChains(config, num_tokens=3, length=3)
+    chains = SurrogateChains(config, hamming(3), length=3)
     everything = decode(torch.arange(27), 3, 3)
 
     def log_reward(tokens: Tensor) -> Tensor:
@@ -135,7 +166,7 @@ def test_repairs_keep_the_letters_they_were_given_and_settle_at_the_best_complet
 
 def test_what_is_paid_for_next_is_the_best_of_several(generator: torch.Generator) -> None:
     config = ImaginationConfig(num_chains=2, moves=0, num_parents=3, niche=0.0, mutations=3.0, candidates=64)
-    chains = SurrogateChains(config, num_tokens=3, length=3)
+    chains = SurrogateChains(config, hamming(3), length=3)
 
     def log_reward(tokens: Tensor) -> Tensor:
         return (tokens == 2).sum(dim=-1).double()
@@ -145,3 +176,37 @@ def test_what_is_paid_for_next_is_the_best_of_several(generator: torch.Generator
     assert near.shape == (50, 3)
     # one of 64 candidates is all twos with probability 0.9
     assert float(log_reward(near).mean()) > 2.7
+
+
+def test_every_mode_has_children_of_its_own(generator: torch.Generator) -> None:
+    config = ImaginationConfig(num_chains=2, moves=0, niche=0.0, mutations=0.5, candidates=8, spread=0.5, shifts=0.0)
+    chains = SurrogateChains(config, hamming(3), length=12)
+    good, other = torch.zeros(20, 12, dtype=torch.int64), torch.ones(20, 12, dtype=torch.int64)
+    sequences = mutated(torch.cat([good, other]), hamming(3).neighbours, torch.full((40, 1), 0.1), generator)
+    none = torch.empty(0, 12, dtype=torch.int64)
+
+    def log_reward(
+        tokens: Tensor,
+    ) -> Tensor:  # twelve zeros are better than twelve ones, and both than what lies between
+        zeros, ones = ((tokens == letter).sum(dim=-1).double() for letter in (0, 1))
+        return torch.maximum(2.0 * zeros, ones)
+
+    chains.refresh(sequences, log_reward(sequences), log_reward, none, generator)
+    assert bool((chains.modes[0] == 0).sum() >= 10)
+    assert bool(((chains.modes == 1).sum(dim=-1) >= 10).any())
+    near = chains.near_parents(200, log_reward, generator)
+    of_ones = (near == 1).sum(dim=-1) >= 8
+    assert not bool(of_ones[:100].any())
+    assert int(of_ones[100:].sum()) > 10
+
+
+def test_some_chains_are_held_out(generator: torch.Generator) -> None:
+    config = ImaginationConfig(num_chains=32, moves=8, num_parents=27, niche=0.0)
+    chains = SurrogateChains(config, hamming(3), length=3)
+    everything, drawn = decode(torch.arange(27), 3, 3), torch.zeros(5, 3, dtype=torch.int64)
+    chains.refresh(
+        everything, torch.zeros(27).double(), lambda tokens: torch.zeros(len(tokens)).double(), drawn, generator
+    )
+    assert torch.equal(chains.held_out, chains.states[::8])
+    assert len(chains.visited) == len(chains.given)
+    assert len(chains.visited) % (28 + 5) == 0

@@ -7,29 +7,34 @@ import torch
 from torch import Tensor
 
 from stochflow.config.schema import ImaginationConfig
+from stochflow.surrogates.letter_distances import LetterDistance
 
 LogReward = Callable[[Tensor], Tensor]
 
+_TAIL = 1.5  # P(more than m times the usual number of letters) = m^−1.5
 _MAX_CANDIDATES = 2**15  # designs that the surrogate scores at once when parents are varied
-_KEPT = ("states", "visited", "given", "parents", "weights")
+_HELD_OUT = 8  # one chain in so many
+_KEPT = ("states", "visited", "given", "held_out", "parents", "weights", "modes")
 
 
-def distinct_elites(sequences: Tensor, scores: Tensor, num: int, distance: int) -> Tensor:
-    """The best designs that lie apart, best first: each is further than `distance` letters from all before it.
+def distinct_elites(sequences: Tensor, scores: Tensor, num: int, distance: LetterDistance, niche: float) -> Tensor:
+    """The best designs that lie apart, best first: each is further than `niche` from all before it.
 
     Greedy, one vectorised comparison per elite; [n, L], [n] → indices, at most `num`.
 
+    >>> from stochflow.surrogates.letter_distances import hamming
     >>> designs = torch.tensor([[0, 0, 0], [0, 0, 1], [1, 1, 1]])
-    >>> distinct_elites(designs, torch.tensor([3.0, 2.0, 1.0]), num=2, distance=1)
+    >>> distinct_elites(designs, torch.tensor([3.0, 2.0, 1.0]), num=2, distance=hamming(2), niche=1.0)
     tensor([0, 2])
     """
     order = scores.argsort(descending=True, stable=True)
-    ranked = sequences[order]
+    ranked = distance.compared(sequences[order])
     free, chosen = torch.ones(len(order), dtype=torch.bool), list[int]()
     while len(chosen) < num and bool(free.any()):
         best = int(free.int().argmax())
         chosen.append(best)
-        free &= (ranked != ranked[best]).sum(dim=-1) > distance
+        free &= distance.between_compared(ranked[best : best + 1], ranked).squeeze(0) > niche
+        free[best] = False
     return order[torch.tensor(chosen, dtype=torch.int64)]
 
 
@@ -62,10 +67,17 @@ def crossed(first: Tensor, second: Tensor, generator: torch.Generator) -> Tensor
     return torch.where(cut & (torch.arange(length) >= cuts), second, first)
 
 
-def mutated(sequences: Tensor, num_tokens: int, rate: float, generator: torch.Generator) -> Tensor:
-    """Every letter replaced by a uniformly drawn one with probability `rate`; [n, L] → [n, L]."""
-    replaced = torch.rand(sequences.shape, generator=generator) < rate
-    return torch.where(replaced, torch.randint(num_tokens, sequences.shape, generator=generator), sequences)
+def changed(letters: Tensor, neighbours: Tensor, generator: torch.Generator) -> Tensor:
+    """Another letter in the place of each, drawn from its row of `neighbours`, [K, K]; [n] → [n]."""
+    return torch.multinomial(neighbours[letters], 1, generator=generator).squeeze(-1) if len(letters) else letters
+
+
+def mutated(sequences: Tensor, neighbours: Tensor, rates: Tensor, generator: torch.Generator) -> Tensor:
+    """Every letter changed with the probability of its row; [n, L], neighbours [K, K], rates [n, 1] → [n, L]."""
+    replaced = torch.rand(sequences.shape, generator=generator) < rates
+    found = sequences.clone()
+    found[replaced] = changed(sequences[replaced], neighbours, generator)
+    return found
 
 
 def shifted(sequences: Tensor, removed: Tensor, inserted: Tensor, letters: Tensor) -> Tensor:
@@ -94,13 +106,17 @@ class SurrogateChains:
         states: where the chains are, [num_chains, L]; empty before the first `refresh`.
         visited: where they and the repairs have been since the last `refresh`, [num_kept, L].
         given: how many letters of each were given, and not drawn; zero but for repairs, [num_kept].
+        held_out: where some other chains are, from which nothing is learned, [num_chains/8, L].
         parents: paid designs that lie apart, best first, [num_parents, L].
         weights: how often each of them is a parent, float64, [num_parents].
+        modes: paid designs that lie far apart, best first, [num_modes, L].
     """
 
-    def __init__(self, config: ImaginationConfig, num_tokens: int, length: int) -> None:
-        self._config, self._num_tokens, self._length = config, num_tokens, length
-        self.states = self.visited = self.parents = torch.empty(0, length, dtype=torch.int64)
+    def __init__(self, config: ImaginationConfig, distance: LetterDistance, length: int) -> None:
+        self._config, self._distance, self._length = config, distance, length
+        self._niche, self._mode = (share * length * distance.mean for share in (config.niche, config.mode_distance))
+        nothing = torch.empty(0, length, dtype=torch.int64)
+        self.states = self.visited = self.held_out = self.parents = self.modes = nothing
         self.weights, self.given = torch.empty(0, dtype=torch.float64), torch.empty(0, dtype=torch.int64)
 
     def refresh(
@@ -124,8 +140,9 @@ class SurrogateChains:
             drawn: designs that the policy makes, to be repaired, [k, L].
         """
         config = self._config
-        elites = distinct_elites(sequences, log_rewards, config.num_parents, int(config.niche * self._length))
+        elites = distinct_elites(sequences, log_rewards, config.num_parents, self._distance, self._niche)
         self.parents, self.weights = sequences[elites], tempered_weights(log_rewards[elites], config.effective_parents)
+        self.modes = sequences[distinct_elites(sequences, log_rewards, config.num_modes, self._distance, self._mode)]
         # those left behind begin again at parents, so that nothing good that was paid for is out of reach
         kept = log_reward(self.states).argsort(descending=True)[: int((1.0 - config.restarts) * config.num_chains)]
         starts = self._some_parents(config.num_chains - len(kept), generator)
@@ -146,30 +163,40 @@ class SurrogateChains:
         num, moves = len(states), self._config.moves
         here, kept = log_reward(states), [states]
         for move in range(moves):
-            moved = self._moved(states, given, generator)
+            moved, log_ratio = self._moved(states, given, generator)
             there = log_reward(moved)
-            accepted = torch.rand(num, generator=generator, dtype=torch.float64).log() < there - here
+            accepted = torch.rand(num, generator=generator, dtype=torch.float64).log() < there - here + log_ratio
             states = torch.where(accepted.unsqueeze(-1), moved, states)
             here = torch.where(accepted, there, here)
             if 2 * move >= moves and (moves - 1 - move) % max(1, self._length // 4) == 0:
                 kept.append(states)
-        self.states, self.visited = states[: self._config.num_chains], torch.cat(kept[1:] or kept)
-        self.given = given.squeeze(1).repeat(len(self.visited) // num)
+        kept, num_chains = kept[1:] or kept, self._config.num_chains
+        held_out = (torch.arange(num) < num_chains) & (torch.arange(num) % _HELD_OUT == 0)
+        self.states, self.held_out = states[:num_chains], states[held_out]
+        self.visited = torch.cat([each[~held_out] for each in kept])
+        self.given = given.squeeze(1)[~held_out].repeat(len(kept))
 
-    def _moved(self, sequences: Tensor, given: Tensor, generator: torch.Generator) -> Tensor:
-        """One letter changed, or in a share of the rows a stretch shifted by one place: symmetric.
+    def _moved(self, sequences: Tensor, given: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """One letter changed, or in a share of the rows a stretch shifted by one place.
 
         Args:
             sequences: [n, L].
             given: how many letters at the beginning stay as they are, [n, 1].
+
+        Returns:
+            the new sequences, [n, L], and log q(back)/q(there) of the change, [n].
         """
-        size = (len(sequences), 1)
-        removed, inserted = (
-            given + (torch.rand(size, generator=generator) * (self._length - given)).long() for _ in range(2)
-        )
-        letters = torch.randint(self._num_tokens, size, generator=generator)
-        shift = torch.rand(size, generator=generator) < self._config.shifts
-        return shifted(sequences, removed, torch.where(shift, inserted, removed), letters)
+        removed, inserted = (self._positions(given, generator) for _ in range(2))
+        neighbours, before = self._distance.neighbours, sequences.gather(1, removed)
+        after = changed(before.squeeze(1), neighbours, generator).unsqueeze(1)
+        shift = torch.rand(given.shape, generator=generator) < self._config.shifts
+        letters = torch.where(shift, torch.randint(len(neighbours), given.shape, generator=generator), after)
+        log_ratio = (neighbours[after, before] / neighbours[before, after]).log().masked_fill(shift, 0.0)
+        return shifted(sequences, removed, torch.where(shift, inserted, removed), letters), log_ratio.squeeze(1)
+
+    def _positions(self, given: Tensor, generator: torch.Generator) -> Tensor:
+        """One position of each row that was not given, uniformly; [n, 1] → [n, 1]."""
+        return given + (torch.rand(given.shape, generator=generator) * (self._length - given)).long()
 
     def draw(self, num: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Some of the visited states and how many of their letters were given; [num, L] and [num]."""
@@ -177,17 +204,26 @@ class SurrogateChains:
         return self.visited[rows], self.given[rows]
 
     def near_parents(self, num: int, log_reward: LogReward, generator: torch.Generator) -> Tensor:
-        """What to pay for next: parents crossed and mutated, of every few the one predicted best; [num, L]."""
+        """What to pay for next: parents crossed and mutated, of every few the one predicted best; [num, L].
+
+        The children of the best parents are predicted best, so a share of the designs has a parent of its own: the
+        best design of one of the modes, which is mutated and not crossed.
+        """
         candidates = self._config.candidates
         per_block = max(1, _MAX_CANDIDATES // candidates)
         blocks = [self._varied(size, candidates, log_reward, generator) for size in _sizes(num, per_block)]
         return torch.cat([torch.empty(0, self._length, dtype=torch.int64), *blocks])
 
     def _varied(self, num: int, candidates: int, log_reward: LogReward, generator: torch.Generator) -> Tensor:
-        first, second = self._some_parents(2 * num * candidates, generator).chunk(2)
-        rate = min(1.0, self._config.mutations / self._length)
-        varied = mutated(crossed(first, second, generator), self._num_tokens, rate, generator)
-        varied = self._moved(varied, torch.zeros(len(varied), 1, dtype=torch.int64), generator)
+        num_modes = int(self._config.spread * num)
+        first, second = self._some_parents(2 * (num - num_modes) * candidates, generator).chunk(2)
+        modes = self.modes[torch.randint(len(self.modes), (num_modes,), generator=generator)]
+        children = torch.cat([crossed(first, second, generator), modes.repeat_interleave(candidates, dim=0)])
+        # heavy-tailed (Doerr et al. 2017): most stay near, and some are far enough to leave a plateau
+        scales = torch.rand(len(children), 1, generator=generator).pow(-1.0 / _TAIL)
+        rates = scales * (self._config.mutations / self._length)
+        varied = mutated(children, self._distance.neighbours, rates, generator)
+        varied, _ = self._moved(varied, torch.zeros(len(varied), 1, dtype=torch.int64), generator)
         best = log_reward(varied).view(num, candidates).argmax(dim=1)
         return varied.view(num, candidates, -1)[torch.arange(num), best]
 
@@ -195,7 +231,8 @@ class SurrogateChains:
         return {name: getattr(self, name) for name in _KEPT}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.states, self.visited, self.given, self.parents, self.weights = (state[name] for name in _KEPT)
+        for name in _KEPT:
+            setattr(self, name, state[name])
 
 
 def _sizes(total: int, block: int) -> list[int]:
