@@ -779,7 +779,16 @@ MUTATIONS = [
         OBJECTIVES,
     ),
     Mutation("chains walk downhill", CHAINS, "< there - here", "< here - there", OBJECTIVES),
-    Mutation("parents may be alike", CHAINS, "dim=-1) > distance", "dim=-1) >= 0", OBJECTIVES),
+    Mutation("parents may be alike", CHAINS, "squeeze(0) > niche", "squeeze(0) >= 0", OBJECTIVES),
+    Mutation("changes to near letters count as symmetric", CHAINS, "masked_fill(shift, 0.0)", "mul(0.0)", OBJECTIVES),
+    Mutation("modes share the parents of the best", CHAINS, "int(self._config.spread * num)", "0", OBJECTIVES),
+    Mutation(
+        "updates go on while held-out chains become less probable",
+        "objectives/imagined_kl.py",
+        "if held_out > lowest + _RISE:",
+        "if held_out > 1e9:",
+        OBJECTIVES,
+    ),
     Mutation(
         "the surrogate where the plan knows all",
         "objectives/planning/plan.py",
