@@ -54,6 +54,7 @@ class Mutation(NamedTuple):
     tests: str
 
 
+PLANNING = "tests/objectives/planning"
 OBJECTIVES, MODELS = "tests/objectives", "tests/models tests/models/engine tests/models/dynamics"
 GRAPHS = f"{OBJECTIVES} tests/experiments/test_graph_runs.py"
 BALANCE, DIVERGENCE, ENTROPY, PLANNED = (
@@ -780,8 +781,8 @@ MUTATIONS = [
     ),
     Mutation("chains walk downhill", CHAINS, "< there - here", "< here - there", OBJECTIVES),
     Mutation("parents may be alike", CHAINS, "squeeze(0) > niche", "squeeze(0) >= 0", OBJECTIVES),
-    Mutation("changes to near letters count as symmetric", CHAINS, "masked_fill(shift, 0.0)", "mul(0.0)", OBJECTIVES),
-    Mutation("modes share the parents of the best", CHAINS, "int(self._config.spread * num)", "0", OBJECTIVES),
+    Mutation("changes to near letters count as symmetric", CHAINS, "masked_fill(shift, 0.0)", "mul(0.0)", PLANNING),
+    Mutation("modes share the parents of the best", CHAINS, "int(self._config.spread * num)", "0", PLANNING),
     Mutation(
         "updates go on while held-out chains become less probable",
         "objectives/imagined_kl.py",
