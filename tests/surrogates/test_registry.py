@@ -73,5 +73,7 @@ def test_what_is_broken_names_its_package(package: Path, name: str, reason: str)
 
 
 def test_an_unknown_name_lists_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="kmer-ridge, gaussian-process, forest, convolution, ensemble"):
+    with pytest.raises(
+        ConfigError, match="kmer-ridge, gaussian-process, forest, convolution, position-pairs, ensemble"
+    ):
         make_surrogate("gp", 4, 5)

@@ -259,6 +259,7 @@ class ImaginationConfig(Settings):
     mutations: float = Field(1.0, ge=0, description="Letters of a varied design drawn anew besides, on average.")
     candidates: int = Field(32, ge=1, description="Varied designs among which the surrogate chooses one …")
     optimism: float = Field(1.0, ge=0, description="… by its prediction and so many standard deviations.")
+    generations: int = Field(8, ge=1, description="Generations at most, each varied from the one before.")
 
 
 class ExplorationConfig(Settings):

@@ -24,6 +24,7 @@ from stochflow.surrogates.convolution import ConvolutionEnsemble
 from stochflow.surrogates.ensemble import Ensemble
 from stochflow.surrogates.gaussian_process import GaussianProcess
 from stochflow.surrogates.letter_distances import letter_distance
+from stochflow.surrogates.position_pairs import PositionPairEnsemble
 
 _VALUE_WEIGHT = 0.01
 # The gradient of log M in the logit of an intention is proportional to its probability, so one that was ruled out would
@@ -80,6 +81,7 @@ class ImaginedKL:
             {
                 "gaussian-process": GaussianProcess(num_tokens, length, distance, transform="log"),
                 "convolution": ConvolutionEnsemble(num_tokens, length, distance, transform="log"),
+                "position-pairs": PositionPairEnsemble(num_tokens, length, distance, transform="log"),
             },
             mode="foresee",
         )
@@ -132,7 +134,7 @@ class ImaginedKL:
         quality = self.surrogate.quality
         told = {"surrogate_r2": quality.arrived_r_squared, "surrogate_coverage": quality.arrived_coverage}
         told = {name: value for name, value in told.items() if math.isfinite(value)}
-        told["surrogate_convolution"] = quality.weights["convolution"]
+        told |= {f"surrogate_{name.replace('-', '_')}": weight for name, weight in quality.weights.items()}
         cross_entropy = lowest = math.inf  # of the chains' designs under the policy
         for update in range(num):
             if update % _CHECK_EVERY == 0:

@@ -12,6 +12,7 @@ from stochflow.surrogates.forest import Forest
 from stochflow.surrogates.gaussian_process import GaussianProcess
 from stochflow.surrogates.kmer_ridge import KmerRidge
 from stochflow.surrogates.letter_distances import LetterDistance, hamming
+from stochflow.surrogates.position_pairs import PositionPairEnsemble
 
 GROUP = "stochflow.surrogates"
 Factory = Callable[[int, int, LetterDistance], Surrogate]  # from K, L and the distance of letters
@@ -31,6 +32,7 @@ SURROGATES: dict[str, Factory] = {
     "gaussian-process": GaussianProcess,
     "forest": Forest,
     "convolution": ConvolutionEnsemble,
+    "position-pairs": PositionPairEnsemble,
     "ensemble": _ensemble,
 }
 

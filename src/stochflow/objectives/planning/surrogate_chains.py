@@ -14,6 +14,7 @@ LogReward = Callable[[Tensor], Tensor]
 _TAIL = 1.5  # P(more than m times the usual number of letters) = m^−1.5
 _MAX_CANDIDATES = 2**15  # designs that the surrogate scores at once when parents are varied
 _HELD_OUT = 8  # one chain in so many
+_LATER = 4  # candidates of a first generation for one of the others
 _KEPT = ("states", "visited", "given", "held_out", "parents", "weights", "modes")
 
 
@@ -219,13 +220,28 @@ class SurrogateChains:
         first, second = self._some_parents(2 * (num - num_modes) * candidates, generator).chunk(2)
         modes = self.modes[torch.randint(len(self.modes), (num_modes,), generator=generator)]
         children = torch.cat([crossed(first, second, generator), modes.repeat_interleave(candidates, dim=0)])
+        found, predicted = self._best_variant(children, num, log_reward, generator)
+        # every row goes on from its best design for a number of generations of its own
+        generations = torch.randint(self._config.generations, (num,), generator=generator)
+        for generation in range(int(generations.max()) if num else 0):
+            rows = (generations > generation).nonzero().squeeze(1)
+            grown = found[rows].repeat_interleave(max(1, candidates // _LATER), dim=0)
+            better, expected = self._best_variant(grown, len(rows), log_reward, generator)
+            rises = expected > predicted[rows]
+            found[rows[rises]], predicted[rows[rises]] = better[rises], expected[rises]
+        return found
+
+    def _best_variant(
+        self, children: Tensor, num: int, log_reward: LogReward, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Of the mutants of every few designs the one predicted best, and its prediction; [num·c, L] → [num, L], [num]."""
         # heavy-tailed (Doerr et al. 2017): most stay near, and some are far enough to leave a plateau
         scales = torch.rand(len(children), 1, generator=generator).pow(-1.0 / _TAIL)
         rates = scales * (self._config.mutations / self._length)
         varied = mutated(children, self._distance.neighbours, rates, generator)
         varied, _ = self._moved(varied, torch.zeros(len(varied), 1, dtype=torch.int64), generator)
-        best = log_reward(varied).view(num, candidates).argmax(dim=1)
-        return varied.view(num, candidates, -1)[torch.arange(num), best]
+        predicted, best = log_reward(varied).view(num, -1).max(dim=1)
+        return varied.view(num, len(varied) // max(num, 1), -1)[torch.arange(num), best], predicted
 
     def state_dict(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in _KEPT}
