@@ -150,6 +150,7 @@ def main() -> None:
     parser.add_argument("--calls", nargs="+", type=int)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--results", type=Path, default=RESULTS / "long_spaces.csv")
+    parser.add_argument("--curves", action="store_true", help="run cases again that have a row but no learning curve")
     given = parser.parse_args()
     curves = given.results.with_stem(f"{given.results.stem}_curves")
     for part in (PARTS[name] for name in given.parts):
@@ -162,8 +163,7 @@ def main() -> None:
             for method in given.methods
         ]
         for case in cases:
-            there = pd.read_csv(given.results) if given.results.exists() else pd.DataFrame(columns=KEYS)
-            if any(all(one[key] == case[key] for key in KEYS) for one in there[KEYS].to_dict("records")):
+            if has(given.results, case) and (has(curves, case) or not given.curves):
                 continue
             row, points = run(case, part.settings)
             print(row, flush=True)
@@ -171,14 +171,23 @@ def main() -> None:
             keep(given.results, [row], KEYS)
 
 
+def has(path: Path, case: dict[str, Any]) -> bool:
+    """True where a file has a row of the case."""
+    return path.exists() and bool(_same(pd.read_csv(path), case).any())
+
+
 def keep(path: Path, rows: list[dict[str, Any]], order: list[str]) -> None:
     """Add the rows of one case to a file, in the place of any that it has of the same case."""
     frame = pd.DataFrame(rows)
     if path.exists():
         there = pd.read_csv(path)
-        others = (there[KEYS] != pd.Series({key: rows[0][key] for key in KEYS})).any(axis=1)
-        frame = pd.concat([there[others], frame])
+        frame = pd.concat([there[~_same(there, rows[0])], frame])
     write_atomically(path, frame.sort_values(order).to_csv(index=False))
+
+
+def _same(frame: pd.DataFrame, case: dict[str, Any]) -> "pd.Series[bool]":
+    """True in the rows of a case."""
+    return (frame[KEYS] == pd.Series({key: case[key] for key in KEYS})).all(axis=1)
 
 
 if __name__ == "__main__":

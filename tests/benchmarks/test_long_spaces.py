@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks import long_spaces
-from benchmarks.long_spaces import KEYS, keep, run, trained
+from benchmarks.long_spaces import KEYS, has, keep, run, trained
 from stochflow.environments.settings import resolve_layers
 from stochflow.experiments.build import build
 from stochflow.experiments.experiment import Experiment
@@ -67,6 +67,9 @@ def test_a_case_that_is_measured_again_replaces_its_rows(tmp_path: Path) -> None
     keep(path, [case | {"seed": 1, "paid": 16}], [*KEYS, "paid"])
     keep(path, [case | {"paid": 32}], [*KEYS, "paid"])
     assert pd.read_csv(path)[["seed", "paid"]].to_numpy().tolist() == [[0, 32], [1, 16]]
+    assert has(path, case)
+    assert not has(path, case | {"noise": 0.25})
+    assert not has(tmp_path / "none.csv", case)
 
 
 def test_a_run_is_one_row_and_its_curve_ends_there() -> None:
