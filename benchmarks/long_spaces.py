@@ -6,10 +6,15 @@ python -m benchmarks.long_spaces --parts rna-bind --methods sgfn-kl adalead
 Every run is a row of `results/long_spaces.csv`: mean and top-100 of 1,000 draws, J and its standard error, regret where
 it is known, modes reached, the 128 best of what was paid for and the best, and CPU seconds of training. Rows that are
 there are not run again. The story is three words of four letters, each worth the cube of its best match.
+
+`results/long_spaces_curves.csv` beside it has eight points along every run: calls paid so far, J of 300 draws and its
+standard error, the largest J that any policy can have where that is known, the best score paid for, the mean of the 100
+best, and CPU seconds of training so far. `benchmarks.long_spaces_plot` draws them.
 """
 
 import argparse
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,12 +27,15 @@ from stochflow.core.files import write_atomically
 from stochflow.environments.registry import TASKS
 from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.environments.settings import resolve_layers
+from stochflow.evaluation.elbo import elbo
 from stochflow.evaluation.samples import draw
 from stochflow.experiments.build import Experiment, build
 from stochflow.experiments.torch_settings import torch_threads
 
 METHODS = ["sgfn-kl", "adalead", "genetic", "mcmc", "kmer-plan", "gfn-tb", "gfn-ls", "gfn-delta-cs", "gfn-al"]
 NUM_DRAWS, TOP, TOP_PAID = 1000, 100, 128
+NUM_CURVE_DRAWS = 300
+CURVE_AT = (0.03, 0.06, 0.125, 0.25, 0.375, 0.5, 0.75, 1.0)  # shares of the budget: more often where more happens
 KEYS = ["task", "noise", "calls", "method", "seed"]
 _DNA = Alphabet("ACGT")
 
@@ -70,17 +78,43 @@ for _length in (14, 20):
     TASKS[f"story{_length}"] = type(f"Story{_length}", (Story,), {"name": f"story{_length}", "length": _length})
 
 
-def run(row: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """One training run and what it reached."""
+def run(row: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """One training run: what it reached, and points along the way."""
     channel = {"kind": "uniform-slip", "noise": row["noise"]} if row["noise"] else {"kind": "none"}
     budget = {"trajectories" if row["task"] in PARTS["tables"].tasks else "oracle_calls": row["calls"]}
     layer = {"task": row["task"], "method": row["method"], "seed": row["seed"], "channel": channel, "budget": budget}
     experiment = build(resolve_layers([layer, settings]))
-    begun = time.process_time()
-    while not experiment.trainer.finished:
-        experiment.trainer.train_step()
-    spent = time.process_time() - begun
-    return {**row, **_judged(experiment), "cpu_seconds": round(spent, 1)}
+    points = list(trained(experiment))
+    return {**row, **_judged(experiment), "cpu_seconds": points[-1]["cpu_seconds"]}, [row | point for point in points]
+
+
+def trained(experiment: Experiment) -> Iterator[dict[str, float | None]]:
+    """Train to the end of the budget; a point of the learning curve at the shares of `CURVE_AT`, the last at the end.
+
+    Evaluation is not part of the CPU seconds, pays for nothing and draws from a generator of its own.
+    """
+    trainer, spent, due = experiment.trainer, 0.0, list(CURVE_AT)
+    while not trainer.finished:
+        begun = time.process_time()
+        trainer.train_step()
+        spent += time.process_time() - begun
+        if trainer.progress >= due[0]:
+            due = [share for share in due if share > trainer.progress]
+            yield {**_point(experiment), "cpu_seconds": round(spent, 1)}
+
+
+def _point(experiment: Experiment) -> dict[str, float | None]:
+    learner, truth = experiment.trainer.learner, experiment.truth
+    made = draw(experiment.policy, experiment.environment, NUM_CURVE_DRAWS, torch.Generator().manual_seed(2), pay=True)
+    best = learner.memory.best_scores(TOP)
+    found = {
+        "paid": experiment.trainer.calls,
+        **elbo(made, experiment.environment, learner.reward),
+        "j_ceiling": None if truth is None else truth.attainable.log_z - truth.attainable.min_kl,
+        "best_paid": float(best[0]),
+        "top100_paid": float(best.mean()),
+    }
+    return {name: None if value is None else round(value, 4) for name, value in found.items()}
 
 
 def _judged(experiment: Experiment) -> dict[str, float]:
@@ -116,7 +150,9 @@ def main() -> None:
     parser.add_argument("--calls", nargs="+", type=int)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--results", type=Path, default=RESULTS / "long_spaces.csv")
+    parser.add_argument("--curves", action="store_true", help="run cases again that have a row but no learning curve")
     given = parser.parse_args()
+    curves = given.results.with_stem(f"{given.results.stem}_curves")
     for part in (PARTS[name] for name in given.parts):
         cases = [
             dict(zip(KEYS, (task, noise, calls, method, seed), strict=True))
@@ -127,14 +163,31 @@ def main() -> None:
             for method in given.methods
         ]
         for case in cases:
-            there = pd.read_csv(given.results) if given.results.exists() else pd.DataFrame(columns=KEYS)
-            if any(all(one[key] == case[key] for key in KEYS) for one in there[KEYS].to_dict("records")):
+            if has(given.results, case) and (has(curves, case) or not given.curves):
                 continue
-            row = run(case, part.settings)
+            row, points = run(case, part.settings)
             print(row, flush=True)
-            there = pd.read_csv(given.results) if given.results.exists() else there
-            rows = pd.concat([there, pd.DataFrame([row])]).sort_values(KEYS)
-            write_atomically(given.results, rows.to_csv(index=False))
+            keep(curves, points, [*KEYS, "paid"])
+            keep(given.results, [row], KEYS)
+
+
+def has(path: Path, case: dict[str, Any]) -> bool:
+    """True where a file has a row of the case."""
+    return path.exists() and bool(_same(pd.read_csv(path), case).any())
+
+
+def keep(path: Path, rows: list[dict[str, Any]], order: list[str]) -> None:
+    """Add the rows of one case to a file, in the place of any that it has of the same case."""
+    frame = pd.DataFrame(rows)
+    if path.exists():
+        there = pd.read_csv(path)
+        frame = pd.concat([there[~_same(there, rows[0])], frame])
+    write_atomically(path, frame.sort_values(order).to_csv(index=False))
+
+
+def _same(frame: pd.DataFrame, case: dict[str, Any]) -> "pd.Series[bool]":
+    """True in the rows of a case."""
+    return (frame[KEYS] == pd.Series({key: case[key] for key in KEYS})).all(axis=1)
 
 
 if __name__ == "__main__":

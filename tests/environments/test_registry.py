@@ -1,6 +1,7 @@
 """What is written down of a task agrees with the task that is built."""
 
 import pytest
+import torch
 
 from stochflow.core.errors import ConfigError
 from stochflow.environments.graphs.factory import FAMILIES as GRAPH_FAMILIES
@@ -16,6 +17,7 @@ from stochflow.environments.registry import (
     TaskEntry,
     make_task,
     names_graph,
+    score_bound,
 )
 from stochflow.environments.sequences import landscapes, tfbind8
 
@@ -48,3 +50,20 @@ def test_names_look_as_their_families_say() -> None:
 def test_an_unknown_task_lists_the_names_there_are() -> None:
     with pytest.raises(ConfigError, match=r"unknown task 'tfbind9'.*tfbind8"):
         make_task("tfbind9")
+
+
+# one design each that reaches it; no fold is perfect
+@pytest.mark.parametrize("name", ["bits:24,4", "ehrlich:20,15,2,4", "motifs:GATA1+TBP,30", "rna-fold:14"])
+def test_no_design_exceeds_the_bound_of_its_task(name: str) -> None:
+    task, bound = make_task(name), score_bound(name)
+    assert bound is not None
+    some = torch.randint(task.num_tokens, (200, task.length), generator=torch.Generator().manual_seed(0))
+    assert float(task.score(some).max()) <= bound
+    best = {
+        "bits:24,4": lambda: task.modes[:1].view(1, task.length, -1) @ torch.tensor([8, 4, 2, 1]),  # type: ignore[attr-defined]
+        "ehrlich:20,15,2,4": lambda: task.optimum.unsqueeze(0),  # type: ignore[attr-defined]
+        "motifs:GATA1+TBP,30": lambda: task.alphabet.encode(["GTATAAAAGGCACTTATCTGCACGCACGCA"]),
+    }
+    if name in best:
+        assert float(task.score(best[name]())) == pytest.approx(bound, rel=1e-12)
+    assert score_bound("tfbind8") is None

@@ -166,7 +166,7 @@ def test_one_unscored_draw_leaves_no_j_and_one_draw_no_error() -> None:
 def test_a_task_that_cannot_be_enumerated_is_evaluated_by_j() -> None:
     experiment = small_experiment().train()
     found = experiment.evaluate()
-    assert found.keys() == {"j", "j_se", "intended_spread"}
+    assert found.keys() == {"j", "j_se", "intended_spread", "best_paid", "top100_paid"}
     summary, _ = summarise(experiment)
     truth = SequenceTruth(experiment.environment, experiment.trainer.learner.reward)  # type: ignore[arg-type]
     expected = truth.attainable.log_z - truth.evaluate(experiment.policy)["kl"]
@@ -176,6 +176,16 @@ def test_a_task_that_cannot_be_enumerated_is_evaluated_by_j() -> None:
     assert found["j"] == pytest.approx(expected, abs=NUM_ERRORS * found["j_se"])
     assert found["j_se"] > 2.0 * summary.j_se  # 128 draws instead of 1,000
     assert (summary.regret, summary.kl, summary.regret_se) == (None, None, None)
+
+
+def test_an_evaluation_says_how_good_the_paid_designs_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stochflow.experiments.experiment.TOP", 10)  # there are fewer than 100 designs
+    experiment = small_experiment()
+    assert "best_paid" not in experiment.evaluate()  # nothing is paid for yet
+    found, memory = experiment.train().evaluate(), experiment.trainer.learner.memory
+    paid = memory.scores.sort(descending=True).values  # type: ignore[attr-defined]
+    assert found["best_paid"] == float(paid[0])
+    assert found["top100_paid"] == pytest.approx(float(paid[:10].mean()))
 
 
 def test_evaluations_do_not_disturb_training() -> None:

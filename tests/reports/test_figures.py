@@ -76,6 +76,34 @@ def test_an_axis_is_logarithmic_only_when_it_spans_decades(values: list[float], 
     assert layout["yaxis"].get("type") == expected
 
 
+J, BEST_PAID = (next(measure for measure in MEASURES if measure.key == key) for key in ("j", "best_paid"))
+
+
+def test_a_ceiling_that_is_known_is_drawn_as_wide_as_the_curves() -> None:
+    runs = [
+        _record(pd.DataFrame({"oracle_calls": [10, 20], "j": [1.0, 3.0], "regret": [6.0, 4.0 + 1e-9]})),
+        _record(pd.DataFrame({"oracle_calls": [5, 15], "j": [2.0, 2.5], "regret": [5.0, 4.5]})),
+    ]
+    figure = check(figures.learning_curves(grouped(runs), J, "oracle_calls", ["sgfn-kl"]))
+    drawn = by_name(figure)["ceiling 7"]
+    assert (drawn["x"], drawn["y"], drawn["line"]["dash"]) == ([5, 20], [7, 7], "dot")
+    assert (figure.title, figure.layout["xaxis"]["title"]["text"]) == ("J against oracle calls", "oracle calls")
+    assert "dotted" in figure.text
+    assert figure.layout["showlegend"]
+    without = check(figures.learning_curves(grouped(runs), BEST_PAID, "oracle_calls", ["sgfn-kl"]))
+    assert not without.traces
+    assert "dotted" not in without.text
+
+
+def test_one_ceiling_is_drawn_for_each_target() -> None:
+    runs = [
+        _record(pd.DataFrame({"oracle_calls": [1, 2], "j": [0.0, 1.0], "regret": [best, best - 1.0]}))
+        for best in (3.0, 5.0)
+    ]
+    figure = check(figures.learning_curves(grouped(runs), J, "oracle_calls", ["sgfn-kl"]))
+    assert [name for name in by_name(figure) if name.startswith("ceiling")] == ["ceiling 3", "ceiling 5"]
+
+
 def _record(metrics: pd.DataFrame) -> RunRecord:
     return RunRecord(Path("a"), "a", Config(), None, metrics, pd.DataFrame(), {}, ())
 

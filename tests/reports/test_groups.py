@@ -9,7 +9,7 @@ import pytest
 
 from stochflow.config.layers import resolve
 from stochflow.config.schema import Config
-from stochflow.reports.groups import BATCH_SCORE, MEASURES, curve, grouped, measures_of
+from stochflow.reports.groups import BATCH_SCORE, MEASURES, ceiling, counted_in, curve, grouped, measures_of
 from stochflow.reports.reader import RunRecord
 
 
@@ -79,4 +79,24 @@ def test_measures_are_those_that_were_logged() -> None:
     assert measures_of([record("a")]) == []
     assert [m.key for m in measures_of([record("a", j=[1.0], batch_score=[0.5])])] == ["j", "batch_score"]
     assert [m.key for m in measures_of([record("a", mean_score=[1.0], batch_score=[0.5])])] == ["mean_score"]
-    assert [measure.key for measure in MEASURES] == ["regret", "j", "tv", "mean_score"]
+    assert [measure.key for measure in MEASURES] == ["regret", "j", "tv", "mean_score", "best_paid", "top100_paid"]
+
+
+def test_the_ceiling_of_j_is_j_plus_regret_where_both_are_known() -> None:
+    run = record("a", j=[1.0, np.nan, 3.0], regret=[6.0, np.nan, 4.0])
+    assert ceiling(run, "j") == 7.0
+    assert ceiling(run, "regret") is None
+    assert ceiling(record("a", j=[1.0]), "j") is None
+    assert ceiling(record("a", j=[1.0, np.nan], regret=[np.nan, 2.0]), "j") is None
+
+
+def test_the_ceiling_of_paid_scores_is_what_the_task_allows() -> None:
+    bounded, other = record("a", resolve([{"task": "ehrlich:20,15,2,4"}])), record("b")
+    assert [ceiling(bounded, key) for key in ("best_paid", "top100_paid", "mean_score")] == [1.0, 1.0, None]
+    assert ceiling(other, "best_paid") is None
+
+
+def test_curves_go_along_calls_only_where_paid_scores_were_logged() -> None:
+    without = record("a", oracle_calls=[1], j=[1.0])
+    assert counted_in([without]) == "trajectories"
+    assert counted_in([without, record("b", oracle_calls=[1], best_paid=[1.0])]) == "oracle_calls"

@@ -291,3 +291,19 @@ def test_a_page_that_fails_leaves_the_old_one_and_no_rest(run: Path, monkeypatch
         write_report(run)
     assert (run / "report.html").read_text() == "old"
     assert not list(run.glob(".report*"))
+
+
+def test_curves_of_a_long_task_go_along_oracle_calls_below_their_ceiling(tmp_path: Path) -> None:
+    for method in ("gfn-tb", "genetic"):
+        out = tmp_path / "runs" / method
+        stochflow.train("motifs:YY1,24", method=method, oracle_calls=192, settings=TINY, device="cpu", out=out)
+    for path in (tmp_path, tmp_path / "runs" / "genetic"):
+        page = Reader(write_report(path))
+        assert "Best paid score against oracle calls" in page.text
+        assert "J against oracle calls" in page.text
+        assert "against trajectories" not in page.text
+        assert "ceiling 1" in page.data
+        best = stochflow.load(tmp_path / "runs" / "genetic").summary
+        assert best.log_z_true is not None
+        assert best.min_kl is not None
+        assert f"ceiling {best.log_z_true - best.min_kl:.2f}".rstrip("0") in page.data

@@ -124,6 +124,17 @@ def test_stopping_and_resuming_changes_nothing(method: str, tmp_path: Path) -> N
     assert_same_run(path, straight)
 
 
+@pytest.mark.parametrize("method", ["sgfn-db", "genetic"])
+def test_paid_scores_are_logged_as_if_a_long_run_had_never_stopped(method: str, tmp_path: Path) -> None:
+    straight, path, task = tmp_path / "straight", tmp_path / "run", "bits:120,8"
+    train(straight, method, task=task)
+    with pytest.raises(PowerCutError):
+        train(path, method, task=task, listen=cut_after(3))
+    train(path, method, task=task, resume=True)
+    assert len(stochflow.load(path).metrics["best_paid"].dropna()) == 2
+    assert_same_run(path, straight)
+
+
 @pytest.mark.parametrize("folder", [False, True])
 def test_one_command_begins_a_run_and_goes_on_with_it(folder: bool, finished: Path, tmp_path: Path) -> None:
     if folder:  # which a scheduler of jobs may have made

@@ -69,3 +69,9 @@ def test_what_is_remembered_survives_a_checkpoint() -> None:
     assert torch.equal(again.pay(rows, tens), memory.pay(rows, tens))
     assert again.state_dict().keys() == memory.state_dict().keys()
     assert all(torch.equal(tensor, memory.state_dict()[name]) for name, tensor in again.state_dict().items())
+
+
+def test_the_best_scores_count_a_design_once() -> None:
+    memory = fresh()
+    memory.pay(torch.tensor([[1, 2], [2, 1], [0, 1]]), tens)
+    assert memory.best_scores(2).tolist() == [12.0, 1.0]

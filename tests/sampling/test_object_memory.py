@@ -31,3 +31,9 @@ def test_a_restored_memory_knows_the_same() -> None:
     restored.load_state_dict(memory.state_dict())
     assert restored.paid.tolist() == [False, True, False, True]
     assert restored.num_calls == 2
+
+
+def test_the_best_scores_are_those_of_paid_objects() -> None:
+    memory = ObjectMemory(SCORES)
+    memory.pay(torch.tensor([0, 2, 1]), lambda objects: SCORES[objects])
+    assert memory.best_scores(2).tolist() == [2.0, 1.0]

@@ -225,3 +225,16 @@ def test_a_reloaded_noisy_memory_goes_on_averaging() -> None:
         each.pay(as_tensor([(0, 0, 0)]), lambda sequences: torch.tensor([1.0]))
     assert restored.num_calls == 4
     assert torch.equal(restored.scores, memory.scores)
+
+
+@pytest.mark.parametrize("length", [LENGTH, 20])  # one table of scores, and no table
+def test_the_best_scores_are_read_without_inserting_what_is_pending(length: int) -> None:
+    memory = ScoreMemory(NUM_TOKENS, length)
+    assert memory.best_scores(2).tolist() == []
+    for last in (1, 2, 0):
+        memory.pay(torch.tensor([[0] * (length - 1) + [last]]), lambda rows: rows[:, -1].double())
+    before = set(memory.state_dict())
+    assert memory.best_scores(2).tolist() == [2.0, 1.0]
+    assert memory.best_scores(9).tolist() == [2.0, 1.0, 0.0]
+    assert set(memory.state_dict()) == before
+    assert ("waiting" in before) == (length == LENGTH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -195,6 +196,8 @@ _OF_MOTIFS: dict[str, Any] = {"reward": {"beta": 60.0, "floor": 1e-40}}
 _OF_BINDING: dict[str, Any] = {"reward": {"beta": 8.0, "floor": 1e-24}}
 # what tasks have by default, by family
 TASK_SETTINGS = GRAPH_SETTINGS | {"motifs": _OF_MOTIFS, MOTIF_TASK: _OF_MOTIFS, "rna-bind": _OF_BINDING}
+# that no design of a family exceeds: of bits it is e, of the others one
+_SCORE_BOUNDS = {"bits": math.e, "ehrlich": 1.0, "motifs": 1.0, MOTIF_TASK: 1.0, "rna-fold": 1.0}
 # several tasks at once; `pretraining.tasks` names them
 PRETRAINING_TASK = "pretraining"
 # a score function of the user's own
@@ -204,6 +207,15 @@ ORACLE_PREFIX = "oracle:"
 def names_graph(task: str) -> bool:
     """True for the name of a task whose states form a graph."""
     return task.partition(":")[0] in GRAPH_SETTINGS
+
+
+def score_bound(task: str) -> float | None:
+    """A score that no design of a task exceeds; None where none is known.
+
+    >>> score_bound("ehrlich:32,32,4,4"), score_bound("rna-bind:RNA1,50")
+    (1.0, None)
+    """
+    return _SCORE_BOUNDS.get(task.partition(":")[0])
 
 
 def check_task_name(name: str) -> None:

@@ -14,7 +14,7 @@ from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
 from stochflow.evaluation.design_metrics import mean_pairwise_hamming
 from stochflow.evaluation.elbo import Estimates, estimates
-from stochflow.evaluation.samples import Sampled, design_metrics, draw, dynamics_metrics, samples_frame
+from stochflow.evaluation.samples import TOP, Sampled, design_metrics, draw, dynamics_metrics, samples_frame
 from stochflow.evaluation.schedule import Space, evaluated_every, sequence_space
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments.torch_settings import computing
@@ -74,7 +74,7 @@ class Experiment:
         return self
 
     def evaluate(self) -> dict[str, float]:
-        """Exact figures of the policy as it is now; where they cannot be computed, J and what its last batch shows."""
+        """Exact figures of the policy as it is now; elsewhere J, the best paid scores and what its last batch shows."""
         truth = self._exact_truth
         if truth is not None:
             self._evaluated.clear()
@@ -82,7 +82,7 @@ class Experiment:
             return dict(self._evaluated[self.trainer.step])
         latest = self.trainer.learner.replay.newest(self.config.optimiser.batch_size)
         found = self._estimates() | {"intended_spread": mean_pairwise_hamming(latest) / self.environment.max_steps}
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in found.items() if value is not None} | self._best_paid()
 
     def _estimates(self) -> Estimates:
         """J of the policy as it is now, from few draws; nothing is paid for, and training is not disturbed."""
@@ -90,6 +90,11 @@ class Experiment:
         generator = RandomStreams(self.config.seed)["evaluation"]
         sampled = draw(self.policy, self.environment, self.config.evaluation.curve_samples, generator)
         return estimates(sampled, self.environment, self.trainer.learner.reward, self.truth)
+
+    def _best_paid(self) -> dict[str, float]:
+        """The best score that was paid for, and the mean of the 100 best; nothing before anything was paid for."""
+        best = self.trainer.learner.memory.best_scores(TOP)
+        return {"best_paid": float(best[0]), "top100_paid": float(best.mean())} if len(best) else {}
 
     @property
     def last_evaluation(self) -> dict[str, float] | None:

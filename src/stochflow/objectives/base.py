@@ -32,6 +32,9 @@ class Memory(Protocol):
     def num_calls(self) -> int:
         """Answers of the oracle so far."""
 
+    def best_scores(self, num: int, /) -> Tensor:
+        """The highest scores among what was paid for, best first, float64, [at most num]."""
+
     def asks(self, made: Tensor, /) -> Tensor:
         """True in rows for which `pay` would ask the oracle, [batch]."""
 

@@ -9,7 +9,7 @@ import pandas as pd
 from stochflow.core.arrays import Array
 from stochflow.evaluation.bootstrap import median_interval
 from stochflow.reports.checkpoint import Channels, DesignDistribution, random_subset
-from stochflow.reports.groups import Group, Measure, curve
+from stochflow.reports.groups import Group, Measure, ceiling, curve
 from stochflow.reports.html.figure import Figure, Trace, axis, band, label, line
 
 NUM_COLOURS = 7
@@ -20,6 +20,7 @@ _MAX_CURVE_POINTS = 48
 _MAX_STEPS = 200
 _DASHES = ("solid", "dash", "dot")
 _PATTERNS = ("", "/", ".")
+_UNITS = {"trajectories": "trajectories", "oracle_calls": "oracle calls", "seconds": "training time (seconds)"}
 _LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"}
 
 
@@ -66,7 +67,11 @@ def regret_bars(groups: Sequence[Group], measure: Measure) -> Figure:
 
 
 def learning_curves(groups: Sequence[Group], measure: Measure, along: str, methods: Sequence[str]) -> Figure:
-    """A measure against trajectories or seconds, one line per method; `methods` determines the colours."""
+    """A measure against trajectories, oracle calls or seconds, one line per method, and its ceiling if one is known.
+
+    Args:
+        methods: of the whole page, which determine the colours.
+    """
     traces: list[Trace] = []
     for group in groups:
         found = curve(group.runs, measure.key, along)
@@ -76,13 +81,27 @@ def learning_curves(groups: Sequence[Group], measure: Measure, along: str, metho
         x, low, middle, high = (_numbers(part[keep]) for part in (found.x, found.low, found.median, found.high))
         drawn = _line_in_band(group.method, x, (low, middle, high), methods.index(group.method))
         traces += drawn if len(group.runs) > 1 else drawn[1:]
-    unit = "trajectories" if along == "trajectories" else "training time (seconds)"
+    ceilings = _ceilings(groups, measure, traces)
     linear = {"rangemode": "tozero" if measure.from_zero else "normal"}
     scale = {"type": "log"} if measure.is_logarithmic and _spans_decades(traces) else linear
-    x_axis, y_axis = axis(unit, rangemode="tozero"), axis(measure.axis, **scale)
-    layout = {"hovermode": "x", **_layout(x_axis, y_axis, showlegend=len(groups) > 1)}
-    text = measure.meaning if along == "trajectories" else "The same against the time that training took."
-    return Figure(f"{measure.title} against {along}", text, traces, layout)
+    x_axis, y_axis = axis(_UNITS[along], rangemode="tozero"), axis(measure.axis, **scale)
+    layout = {"hovermode": "x", **_layout(x_axis, y_axis, showlegend=len(groups) > 1 or bool(ceilings))}
+    text = "The same against the time that training took." if along == "seconds" else measure.meaning
+    if ceilings and along != "seconds":
+        text += " The dotted line is the most that any policy or design could have."
+    return Figure(f"{measure.title} against {along.replace('_', ' ')}", text, traces + ceilings, layout)
+
+
+def _ceilings(groups: Sequence[Group], measure: Measure, traces: Sequence[Trace]) -> list[Trace]:
+    """A dotted line as wide as the traces at every ceiling that a run knows; runs of one target know the same."""
+    reached = [x for trace in traces for x in trace["x"] if x is not None]
+    known = [found for group in groups for run in group.runs if (found := ceiling(run, measure.key)) is not None]
+    if not reached:
+        return []
+    ends = [min(reached), max(reached)]
+    # rounded to hundredths: the same ceiling from J plus regret differs in its last digits
+    heights = sorted({round(height, 2) for height in known})
+    return [line(f"ceiling {height:g}", ends, [height, height], "--text", "dot") for height in heights]
 
 
 def probability_scatter(distribution: DesignDistribution) -> Figure:

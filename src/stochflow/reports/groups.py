@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stochflow.core.arrays import Array
+from stochflow.environments.registry import score_bound
 from stochflow.reports.commands import peculiarities
 from stochflow.reports.reader import RunRecord
 
@@ -52,7 +53,22 @@ MEASURES = (
         "The share of probability that lies on the wrong sequences, from 0 to 1.",
     ),
     Measure("mean_score", "Expected score", "expected score", "The mean score of the designs that the sampler draws."),
+    Measure(
+        "best_paid",
+        "Best paid score",
+        "best score paid for",
+        "The best of all scores that were paid for so far, whatever the policy draws.",
+        from_zero=False,
+    ),
+    Measure(
+        "top100_paid",
+        "100 best paid scores",
+        "mean of the 100 best scores paid for",
+        "The mean of the 100 best of all scores that were paid for so far; of all of them while they are fewer.",
+        from_zero=False,
+    ),
 )
+PAID = ("best_paid", "top100_paid")
 # where E[score] is not evaluated during training
 BATCH_SCORE = Measure(
     "batch_score", "Score of training batches", "mean score of a batch", "The mean score of what training sampled."
@@ -114,7 +130,7 @@ class Curve:
 
 
 def curve(runs: Sequence[RunRecord], key: str, along: str) -> Curve | None:
-    """Curve of a metric over seeds against `trajectories` or `seconds`; each point is over the runs that reach it."""
+    """Curve of a metric over seeds along another, such as `seconds`; each point is over the runs that reach it."""
     lines = []
     for run in runs:
         if {key, along} <= set(run.metrics.columns):
@@ -127,6 +143,24 @@ def curve(runs: Sequence[RunRecord], key: str, along: str) -> Curve | None:
     x = np.unique(np.concatenate([line[0] for line in lines]))
     table = np.stack([np.interp(x, *line, left=np.nan, right=np.nan) for line in lines])
     return Curve(x, np.nanmedian(table, axis=0), np.nanmin(table, axis=0), np.nanmax(table, axis=0))
+
+
+def ceiling(run: RunRecord, key: str) -> float | None:
+    """What no policy or design can exceed in a measure; None where that is not known.
+
+    Of J it is that of the policy with the smallest KL: log Z − min KL, which is J plus regret in every record.
+    """
+    if key in PAID:
+        return score_bound(run.config.task)
+    if key != "j" or not {"j", "regret"} <= set(run.metrics.columns):
+        return None
+    known = (run.metrics["j"] + run.metrics["regret"]).dropna()
+    return float(known.iloc[-1]) if len(known) and np.isfinite(known.iloc[-1]) else None
+
+
+def counted_in(runs: Sequence[RunRecord]) -> str:
+    """What learning curves go along beside seconds: oracle calls where paid scores were logged, or trajectories."""
+    return "oracle_calls" if any(len(run.logged(key)) for run in runs for key in PAID) else "trajectories"
 
 
 def measures_of(runs: Sequence[RunRecord]) -> list[Measure]:

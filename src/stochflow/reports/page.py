@@ -13,7 +13,7 @@ from stochflow.evaluation.bootstrap import median_interval
 from stochflow.reports import figures
 from stochflow.reports.commands import compare_command, train_command
 from stochflow.reports.diagnosis import Diagnosis, diagnosis
-from stochflow.reports.groups import MEASURES, Group, grouped, measures_of
+from stochflow.reports.groups import MEASURES, Group, counted_in, grouped, measures_of
 from stochflow.reports.html import markup
 from stochflow.reports.html.markup import Charts, Column
 from stochflow.reports.html.page import assemble, made_with, plotly_js, write_page
@@ -25,7 +25,6 @@ REPORT = "report.html"
 _MAX_FIGURES = 700_000
 _MAX_FINDINGS = 100
 _AS_GIVEN = -1  # sort column of a table that keeps its order
-_AXES = ("trajectories", "seconds")
 
 
 def write_report(path: Path, out: Path | None = None) -> Path:
@@ -109,7 +108,7 @@ def _headline(groups: list[Group], charts: Charts) -> str:
 
 
 def _curves(groups: list[Group], charts: Charts) -> str:
-    """Learning curves against trajectories and seconds, one measure and condition visible at a time."""
+    """Learning curves against trajectories or oracle calls, and seconds; one measure and condition at a time."""
     measures = measures_of([run for group in groups for run in group.runs])
     if not measures:
         return markup.paragraph("Nothing was logged that could be drawn.")
@@ -118,7 +117,8 @@ def _curves(groups: list[Group], charts: Charts) -> str:
     rows = []
     for condition, measure in product(conditions, measures):
         members = [group for group in groups if group.condition == condition]
-        rows.append(charts.row(figures.learning_curves(members, measure, along, methods) for along in _AXES))
+        axes = (counted_in([run for group in members for run in group.runs]), "seconds")
+        rows.append(charts.row(figures.learning_curves(members, measure, along, methods) for along in axes))
     lists = {"Condition": conditions, "Measure": [measure.title for measure in measures]}
     several = any(len(group.runs) > 1 for group in groups)
     words = "Lines are medians over the seeds that got that far, bands reach from the lowest to the highest. "

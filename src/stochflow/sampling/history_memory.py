@@ -34,6 +34,9 @@ class HistoryMemory(ScoreMemory):
     def num_calls(self) -> int:
         return self._designs.num_calls
 
+    def best_scores(self, num: int) -> Tensor:
+        return self._designs.best_scores(num)
+
     def canonical(self, sequences: Tensor) -> Tensor:
         return self._canonical(sequences)
 

@@ -24,6 +24,11 @@ class ObjectMemory:
         """Answers of the oracle so far."""
         return int(self.paid.sum())
 
+    def best_scores(self, num: int) -> Tensor:
+        """The highest scores among the paid objects, best first, [at most num]."""
+        scores = self._scores[self.paid]
+        return scores.topk(min(num, len(scores))).values
+
     def asks(self, objects: Tensor) -> Tensor:
         """True in the first row of every object that was never paid for; [batch] → [batch]."""
         new = ~self.paid[objects]

@@ -54,6 +54,14 @@ class ScoreMemory:
         self.settle()
         return self._scores
 
+    def best_scores(self, num: int) -> Tensor:
+        """The highest scores among the paid designs, best first, float64, [at most num].
+
+        Nothing is settled: being read must not change how later sequences are numbered.
+        """
+        scores = torch.cat([self._scores, *(scores for _, scores in self._pending)])
+        return scores.topk(min(num, len(scores))).values
+
     @property
     def counts(self) -> Tensor:
         """Measurements of each distinct sequence, float64, [num_sequences]; all ones without noise."""

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 
 from stochflow.config.schema import Config
+from stochflow.runs.monitor.advice import or_better
 from stochflow.runs.monitor.findings import Finding
 from stochflow.runs.monitor.history import NUM_FIRST, Estimate, History, PolicyEvaluation
 
@@ -22,7 +23,6 @@ FIRST = 0.05  # share of the budget over which early and late losses are average
 MOSTLY_ZERO = 0.5  # share of the steps
 FEW_NATS = 1.5  # of entropy below the attainable optimum: under a quarter of its designs
 SMALL_SPREAD = 0.05  # of the letters
-_OTHER_METHOD = ", or try another --method (sgfn-db, ppo and mcmc need no plan of the whole tree)"
 
 
 def alarms(history: History) -> list[Finding]:
@@ -79,8 +79,7 @@ def stalled(history: History) -> Finding | None:
         "bad",
         seen,
         "the policy is still that of chance",
-        f"raise optimiser.learning_rate ({rate:g} now; 0.005 is usual) or lower reward.beta"
-        + ("" if history.config.objective.record.pretrains else _OTHER_METHOD),
+        f"raise optimiser.learning_rate ({rate:g} now; 0.005 is usual) or lower reward.beta" + or_better(history),
     )
 
 

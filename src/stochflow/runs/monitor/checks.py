@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from stochflow.config.schema import Config
 from stochflow.evaluation.summary import Summary
+from stochflow.runs.monitor.advice import better_sampler, long_case, or_better
 from stochflow.runs.monitor.alarms import SMALL_REGRET, of_zeros, stalled, without_entropy_terms
 from stochflow.runs.monitor.findings import Finding
 from stochflow.runs.monitor.history import Estimate, History, PolicyEvaluation
@@ -59,7 +60,7 @@ def _worse(case: Case) -> Finding | None:
         "bad",
         seen,
         "designs that the target rarely wants are made too often, or many that it wants hardly ever",
-        f"{_longer(case)}{without_entropy_terms(case.config)}" + _other_method(case),
+        f"{_longer(case)}{without_entropy_terms(case.config)}" + or_better(case.history),
     )
 
 
@@ -141,6 +142,7 @@ def _far(case: Case) -> Finding | None:
         or not FAR * start < regret < 1.05 * start + SMALL_REGRET
     ):
         return None
+    better = better_sampler(case.history)
     blind = case.config.objective.path == "realised" and case.summary is not None and case.summary.noise != 0.0
     return Finding(
         "far",
@@ -148,7 +150,7 @@ def _far(case: Case) -> Finding | None:
         f"the regret is {regret:.3g} nats of {start:.3g} before training",
         f"the policy has come {max(1.0 - regret / start, 0.0):.0%} of the way to the best that this noise allows"
         + (", and a method that is blind to noise cannot come closer by training longer" if blind else ""),
-        "use --method sgfn-kl" if _other_method(case) else _longer(case),
+        _longer(case) if better is None else f"use --method {better}",
     )
 
 
@@ -224,7 +226,7 @@ def _log_z(case: Case) -> Finding | None:
         "bad",
         f"log Z is estimated at {summary.log_z:.3g} and should be {aim:.3g}",
         "the flows do not add up to the rewards, so balance holds somewhere else than at the target",
-        _longer(case) + _other_method(case),
+        _longer(case) + or_better(case.history),
     )
 
 
@@ -264,6 +266,24 @@ def _memory(case: Case) -> Finding | None:
     return None
 
 
+def _method(case: Case) -> Finding | None:
+    """Methods that did better where this task was measured, by the two things that one may want of a run."""
+    measured = long_case(case.config)
+    if measured is None:
+        return None
+    aims = {"draws in proportion to the reward": measured.highest_j, "only the best designs": measured.best_designs}
+    others = [(aim, method) for aim, method in aims.items() if method not in (None, case.config.method)]
+    if not others:
+        return None
+    return Finding(
+        "method",
+        "note",
+        f"methods were compared on {measured.task} at noise {measured.noise:g} with {measured.calls} calls",
+        "for what you want of the run another method may have been better, or as good in less time",
+        "; ".join(f"for {aim} use --method {method}" for aim, method in others),
+    )
+
+
 def _regrets(case: Case) -> tuple[float | None, float | None]:
     """Before training and now; unknown where the policy is a list of designs, or is not trained."""
     if not case.config.objective.record.trains_policy:
@@ -294,12 +314,6 @@ def _regret_noise(case: Case, before: Estimate | None) -> float:
     return 3.0 * math.hypot(now, 0.0 if before is None else before.error)
 
 
-def _other_method(case: Case) -> str:
-    """A better method as the end of a remedy; pre-training has no other."""
-    best = case.config.method == "sgfn-kl" or case.config.objective.record.pretrains
-    return "" if best else ", or use --method sgfn-kl"
-
-
 def _longer(case: Case) -> str:
     if case.config.objective.record.pretrains:
         return f"pre-train longer (--steps {4 * case.history.num_steps})"
@@ -323,4 +337,5 @@ RULES: tuple[Rule, ...] = (
     _falling,
     _infeasible,
     _memory,
+    _method,
 )
