@@ -3,7 +3,7 @@
 import torch
 
 from stochflow.surrogates.convolution import ConvolutionEnsemble
-from tests.surrogates.test_network_ensemble import K, LENGTH, designs
+from tests.surrogates.test_network_ensemble import LENGTH, K, designs
 
 
 def test_a_motif_is_known_where_it_was_never_seen(generator: torch.Generator) -> None:

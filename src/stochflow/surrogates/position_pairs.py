@@ -39,7 +39,7 @@ class PositionPairEnsemble(NetworkEnsemble):
 
     @property
     def gates(self) -> Tensor:
-        """How strong each pair of positions is, the mean of |g_ij| over members and channels; [L, L], zero for i ≥ j."""
+        """How strong each pair of positions is: |g_ij|, the mean over members and channels; [L, L], zero for i ≥ j."""
         return self._weights["gates"].triu(1).abs().mean(dim=0)
 
     def first_weights(self) -> State:

@@ -234,7 +234,7 @@ class SurrogateChains:
     def _best_variant(
         self, children: Tensor, num: int, log_reward: LogReward, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """Of the mutants of every few designs the one predicted best, and its prediction; [num·c, L] → [num, L], [num]."""
+        """Of the mutants of every few designs the one predicted best, and how good; [num·c, L] → [num, L], [num]."""
         # heavy-tailed (Doerr et al. 2017): most stay near, and some are far enough to leave a plateau
         scales = torch.rand(len(children), 1, generator=generator).pow(-1.0 / _TAIL)
         rates = scales * (self._config.mutations / self._length)
