@@ -81,7 +81,15 @@ MUTATIONS = [
     ),
     Mutation("the worse model of a leaf", LEAVES, "product / square)", "1.0 - product / square)", OBJECTIVES),
     Mutation("the worst foresight", "surrogates/ensemble.py", "_errors.argmin()", "_errors.argmax()", SURROGATES),
-    Mutation("nothing held out", "surrogates/convolution.py", "% NUM_MEMBERS !=", "% 1 != 1 +", SURROGATES),
+    Mutation("nothing held out", "surrogates/network_ensemble.py", "% NUM_MEMBERS !=", "% 1 != 1 +", SURROGATES),
+    Mutation("one generation alone", CHAINS, "int(generations.max()) if num else 0", "0", "tests/objectives/planning"),
+    Mutation(
+        "gates without a penalty", "surrogates/position_pairs.py", "return _SPARSITY *", "return 0.0 *", SURROGATES
+    ),
+    Mutation(
+        "pairs that go on", "surrogates/position_pairs.py", "begins_anew = True", "begins_anew = False", SURROGATES
+    ),
+    Mutation("pairs both ways", "surrogates/position_pairs.py", '["gates"].triu(1)) *', '["gates"]) *', SURROGATES),
     # balance along a path
     Mutation("the policy may bend P̂ (ratio)", BALANCE, "self.log_dynamics.detach()", "self.log_dynamics", OBJECTIVES),
     Mutation("P̂ left out of the ratio", BALANCE, "+ self.log_dynamics.detach() ", "", OBJECTIVES),

@@ -232,8 +232,8 @@ def test_what_other_surrogates_believe_is_tested_too(monkeypatch: pytest.MonkeyP
     experiment = made("long", imagination={"doubt": 0.25, **SETTINGS["imagination"]})
     experiment.trainer.train_step()
     imagined, judges = imagined_of(experiment), []
-    (other,) = imagined.surrogate.unused
-    assert other is imagined.surrogate.members["convolution"]
+    others = imagined.surrogate.unused
+    assert others == [imagined.surrogate.members[name] for name in ("convolution", "position-pairs")]
 
     def near_parents(num: int, promise: partial[Tensor], generator: torch.Generator) -> Tensor:
         judges.append((num, promise.keywords["surrogate"]))
@@ -241,7 +241,7 @@ def test_what_other_surrogates_believe_is_tested_too(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(imagined.chains, "near_parents", near_parents)
     imagined.sampler(21, experiment.trainer.learner.network.sampler(30))
-    assert judges == [(16, imagined.surrogate), (5, other)]
+    assert judges == [(17, imagined.surrogate), *((2, other) for other in others)]
 
 
 def test_a_small_budget_is_spent_in_rounds() -> None:

@@ -178,6 +178,24 @@ def test_what_is_paid_for_next_is_the_best_of_several(generator: torch.Generator
     assert float(log_reward(near).mean()) > 2.7
 
 
+def test_later_generations_begin_at_the_best_of_the_one_before(generator: torch.Generator) -> None:
+    def log_reward(tokens: Tensor) -> Tensor:
+        return (tokens == 2).sum(dim=-1).double()
+
+    def mean_of(generations: int) -> Tensor:
+        config = ImaginationConfig(num_chains=2, moves=0, mutations=1.0, candidates=16, generations=generations)
+        chains = SurrogateChains(config, hamming(3), length=30)
+        parent, none = torch.zeros(1, 30, dtype=torch.int64), torch.empty(0, 30, dtype=torch.int64)
+        chains.refresh(parent, log_reward(parent), log_reward, none, generator)
+        return log_reward(chains.near_parents(400, log_reward, generator))
+
+    once, often = mean_of(1), mean_of(8)
+    # 3.5 generations more on average, each of which finds a two more now and then
+    assert float(often.mean()) > float(once.mean()) + 2.0
+    # some rows have one generation alone, so that what is near is still paid for
+    assert int((often <= once.median()).sum()) > 400 // 8 // 4
+
+
 def test_every_mode_has_children_of_its_own(generator: torch.Generator) -> None:
     config = ImaginationConfig(num_chains=2, moves=0, niche=0.0, mutations=0.5, candidates=8, spread=0.5, shifts=0.0)
     chains = SurrogateChains(config, hamming(3), length=12)
