@@ -44,7 +44,6 @@ class NetworkEnsemble(Surrogate):
     learning_rate: ClassVar[float]
     decay: ClassVar[float]
     begins_anew: ClassVar[bool] = False
-    activations: int  # numbers that one design needs on the way
 
     def __init__(
         self,
@@ -59,6 +58,11 @@ class NetworkEnsemble(Surrogate):
         self._generator = torch.Generator().manual_seed(seed)
         self._weights = self.first_weights()
         self._fitted: _Fitted | None = None
+
+    @property
+    @abstractmethod
+    def activations(self) -> int:
+        """Numbers that one design needs on the way."""
 
     @abstractmethod
     def first_weights(self) -> State:
