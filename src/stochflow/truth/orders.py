@@ -70,12 +70,14 @@ def best_orders(
         max_iterations: by default 4,000, fewer for spaces above 2^17.
 
     >>> from stochflow.environments.channels import uniform_slip
-    >>> log_reward = torch.tensor([0.9, 0.04, 0.04, 0.02], dtype=torch.float64).log()  # of AA, AB, BA, BB
+    >>> log_reward = torch.tensor([0.95, 0.02, 0.02, 0.01], dtype=torch.float64).log()  # of AA, AB, BA, BB
     >>> found = best_orders(log_reward, uniform_slip(2, alpha=0.2), length=2)
-    >>> found.num_orders  # nothing but AA is ordered: slips make more than enough of the others
-    1
-    >>> [round(float(p), 2) for p in found.log_probs.exp()]
+    >>> found.log_orders.exp().round(decimals=3).tolist()  # only AA: slips make more than enough of the others
+    [1.0, 0.0, 0.0, 0.0]
+    >>> found.log_probs.exp().round(decimals=3).tolist()
     [0.81, 0.09, 0.09, 0.01]
+    >>> found.gap < 1e-6
+    True
     """
     channel.check_length(length)
     factors = channel_factors(channel, length)
