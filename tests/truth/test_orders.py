@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from scipy.optimize import minimize
+from scipy.optimize import LinearConstraint, minimize
 from torch import Tensor
 
 import stochflow
@@ -79,7 +79,7 @@ def smallest_kl(channel: Channel, length: int, log_reward: Tensor) -> float:
         jac=slopes,
         method="SLSQP",
         bounds=[(0.0, 1.0)] * num,
-        constraints={"type": "eq", "fun": lambda q: q.sum() - 1.0, "jac": np.ones_like},
+        constraints=LinearConstraint(np.ones((1, num)), 1.0, 1.0),
         options={"ftol": 1e-15, "maxiter": 1000},
     )
     return kl(np.clip(found.x, 0.0, None) / np.clip(found.x, 0.0, None).sum())
