@@ -331,6 +331,7 @@ def exact(
     noise: float | str | None = None,
     deletion: float | None = None,
     duplication: float | None = None,
+    feedback: str = "step",
     beta: float | None = None,
     floor: float | None = None,
     table: str | Path | None = None,
@@ -346,15 +347,17 @@ def exact(
     Returns `task, noise, beta, floor, min_kl, min_tv, attainable_score, log_z_true` and, for sequences of one length
     under uniform slip, `infeasible_share`: per depth, the share of prefixes that no policy can balance. What
     cannot be computed is None: `min_tv` where an automaton takes the place of enumeration, and all but `log_z_true` of
-    a task that only bounds log Z, which then has `log_z_error`: by how much it may be too large.
+    a task that only bounds log Z, which then has `log_z_error`: by how much it may be too large. Without feedback there
+    are also `min_kl_lower_bound, min_kl_gap, num_orders, kl_ignoring_noise, min_kl_with_feedback, value_of_feedback`.
 
     Args:
+        feedback: "step", where a policy sees each outcome before its next letter, or "none", where it orders strings.
         beta, floor: of the reward, by default 3 and 1e-6 for sequences.
 
     All others as for `train`.
     """
     configured = prepare(exact_layers(locals()))
-    return exact_figures(configured.environment, Reward(**configured.config.reward.model_dump()))
+    return exact_figures(configured.environment, Reward(**configured.config.reward.model_dump()), feedback)
 
 
 def report(path: str | Path, out: str | Path | None = None) -> Path:

@@ -85,7 +85,9 @@ def print_optimum(result: Mapping[str, Any]) -> None:
     """What `stochflow.exact` has found, as a table."""
     from rich.table import Table
 
-    title = f"Attainable optimum of {result['task']}, β = {result['beta']:g}, floor {result['floor']:g}"
+    ordered = result.get("feedback") == "none"
+    what = "Optimum without feedback" if ordered else "Attainable optimum"
+    title = f"{what} of {result['task']}, β = {result['beta']:g}, floor {result['floor']:g}"
     shown = Table(title=escape(title))
     for heading in ("noise", "min KL (nats)", "TV at that point", r"E\[score]", "log Z"):
         shown.add_column(heading, justify="right")
@@ -98,6 +100,20 @@ def print_optimum(result: Mapping[str, Any]) -> None:
     if "infeasible_share" in result:
         shares = ", ".join(f"{share:.3f}" for share in result["infeasible_share"])
         console.print(f"Prefixes with a child below the slip floor, by depth: {shares}", highlight=False)
+    if ordered:
+        _print_orders(result)
+
+
+def _print_orders(result: Mapping[str, Any]) -> None:
+    """What is known of orders without feedback beside their optimum."""
+    kl, value = result["min_kl_with_feedback"], result["value_of_feedback"]
+    for line in (
+        f"Certified: no orders come below {result['min_kl_lower_bound']:.6f} nats; gap {result['min_kl_gap']:.1e}.",
+        f"With feedback: {kl:.5f}; feedback is worth {value:.5f} nats.",
+        f"Ordering R/Z itself, ignoring the noise: {result['kl_ignoring_noise']:.5f}.",
+        f"Strings ordered with probability above 1e-7: {result['num_orders']:,}.",
+    ):
+        console.print(line, highlight=False)
 
 
 def print_comparison(found: "Comparison", out: Path, num_finished: int) -> None:

@@ -267,6 +267,13 @@ EXACT = (
     *CONSTRAINTS,
     _TRAINING_NOISE,
     *EDITS,
+    Option(
+        "feedback",
+        str,
+        "Whether each outcome is seen before the next letter is intended (step), or whole strings are ordered (none).",
+        metavar="step|none",
+        default="step",
+    ),
     Option("beta", float, "Reward exponent.  [default: 3; graphs: 1; motifs: 60; rna-bind: 8]", "reward.beta"),
     Option(
         "floor",

@@ -64,6 +64,11 @@ def exact_layers(arguments: Mapping[str, Any]) -> Layers:
         raise ConfigError(
             "every score of an oracle costs something, so its optimum cannot be computed; train it instead"
         )
+    if arguments["feedback"] not in ("step", "none"):
+        raise ConfigError(
+            f"--feedback is '{arguments['feedback']}'; choose step, where each outcome is seen before the next letter, "
+            "or none, where whole strings are ordered"
+        )
     return [*written_layers(arguments), _flags(settings_of(EXACT, arguments), arguments)]
 
 
