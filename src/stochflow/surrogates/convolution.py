@@ -2,7 +2,6 @@
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from stochflow.surrogates.base import State
 from stochflow.surrogates.network_ensemble import NUM_MEMBERS, NetworkEnsemble
@@ -41,8 +40,11 @@ class ConvolutionEnsemble(NetworkEnsemble):
         }
 
     def forward(self, points: Tensor, weights: State) -> Tensor:
-        seen = functional.conv1d(points.transpose(1, 2), weights["filters"], weights["filter_bias"]).relu()
-        seen = torch.stack([seen.amax(dim=-1), seen.mean(dim=-1)], dim=-1)
+        # one product of matrices: conv1d takes more than twice as long with so few channels
+        windows = points.unfold(1, weights["filters"].shape[-1], 1)
+        rows, filters = windows.flatten(2).flatten(0, 1), weights["filters"].flatten(1).t()
+        seen = torch.addmm(weights["filter_bias"], rows, filters).relu().unflatten(0, windows.shape[:2])
+        seen = torch.stack([seen.amax(dim=1), seen.mean(dim=1)], dim=-1)
         features = seen.view(len(points), NUM_MEMBERS, 2 * NUM_FILTERS).transpose(0, 1)
         hidden = torch.baddbmm(weights["hidden_bias"], features, weights["hidden"]).relu()
         return torch.baddbmm(weights["output_bias"], hidden, weights["output"]).squeeze(-1).t()
