@@ -38,8 +38,8 @@ def check_text_file(path: Path, most_bytes: int, limits: str) -> None:
         raise DataError(f"{path} is not a text file; save the table as CSV in UTF-8")
 
 
-def check_header(path: Path, names: Sequence[str], remedy: str) -> None:
-    """Refuse a table without one of the named columns, or with several of that name.
+def check_header(path: Path, names: Sequence[str], remedy: str) -> list[str]:
+    """Names of all columns; refuse a table without one of those in `names`, or with several of that name.
 
     Args:
         remedy: how a user names other columns.
@@ -57,6 +57,7 @@ def check_header(path: Path, names: Sequence[str], remedy: str) -> None:
     twice = [name for name in names if written.count(name) > 1]
     if twice:
         raise DataError(f"{path} has several columns '{plain(twice[0])}'; rename all but one of them")
+    return header
 
 
 @contextlib.contextmanager
