@@ -67,14 +67,16 @@ def _in_order(channel: Channel, own: str, letters: str) -> Channel:
     """A channel over its own letters, with rows and columns in the order of the task's."""
     if len(set(own)) < len(own) or len(own) != channel.num_tokens:
         raise ConfigError(
-            f"the channel '{channel.name}' has {channel.num_tokens} rows and names the letters {own}; name the letter "
-            "of each row once"
+            f"the matrices of the noise have {channel.num_tokens} rows and name the letters {own}; name the letter of "
+            "each row once"
         )
     if set(own) != set(letters):
         raise ConfigError(
-            f"the channel '{channel.name}' is about the letters {own} and the task has {letters}; use one that was "
-            "fitted to the letters of the task"
+            f"the matrices of the noise are for the letters {own} and the task has {letters}; give those of a channel "
+            "of the same letters"
         )
+    if own == letters:
+        return channel
     order = [own.index(letter) for letter in letters]
     return Channel(channel.matrices[:, order][:, :, order], channel.name)
 

@@ -29,6 +29,7 @@ _STRENGTHS = PSEUDO_COUNT * 4.0 ** np.arange(12)
 _DEVIATIONS = 2.0  # by how many standard errors position matrices must predict held-out letters better
 _Z = 1.959963984540054  # 97.5 % quantile of the normal distribution
 _MAX_ENTRIES = 40_000  # of the matrices in a file, which holds four numbers for each
+_Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _HEADING = """\
 # P(observed | intended): rows are intended letters and columns observed ones, both in the order of `letters`.
 # Written by `stochflow channel fit`; use it with `--noise`, and look at it with `stochflow channel show`.
@@ -90,7 +91,9 @@ class FittedChannel:
             content["matrix" if one and name == "matrices" else name] = values[0] if one else values
         content |= {"pairs": self.num_pairs, "left_out": self.num_left_out, "smoothing": self.smoothing}
         content["held_out"] = {name: None if math.isnan(value) else value for name, value in self.held_out.items()}
-        text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True, default_flow_style=None, width=10**9)
+        text = yaml.dump(
+            content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=None, width=10**9
+        )
         try:
             write_atomically(path, _HEADING + text)
         except (OSError, ValueError) as error:
