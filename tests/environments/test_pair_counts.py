@@ -1,5 +1,6 @@
 """Tables of pairs: what is counted, what is left out, and what is refused."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,14 @@ def test_a_column_with_two_roles_is_refused(tmp_path: Path) -> None:
         counts_of(tmp_path, GOOD, PairColumns("intended", "intended"))
 
 
+def test_a_refused_table_leaves_no_warning_filter_behind(tmp_path: Path) -> None:
+    before = list(warnings.filters)
+    with pytest.raises(DataError) as caught:  # which keeps the frames of the reader alive
+        counts_of(tmp_path, "intended,observed\nA,N\n")
+    assert list(warnings.filters) == before
+    assert caught.value
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"none\.csv does not exist; check the path"):
         count_pairs(tmp_path / "none.csv", PairColumns(), DNA)
@@ -142,6 +151,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         (pd.DataFrame({"intended": [], "observed": []}), "the frame has no row"),
         (pd.DataFrame({"intended": ["A", None], "observed": ["A", "A"]}), "no value in the column 'intended' in row 1"),
         (pd.DataFrame({"intended": ["A"], "observed": ["A"], "count": [float("nan")]}), "the count '' in row 0"),
+        (pd.DataFrame([["A", "A", "A"]], columns=["intended", "intended", "observed"]), "must differ"),
         (pd.DataFrame({"intended": ["A"], "observed": [5]}), r"\(5, first in row 0\)"),
     ],
 )

@@ -118,9 +118,15 @@ def _chunks(path: Path, columns: PairColumns) -> Iterator[_Rows]:
     remedy = "name yours with --intended, --observed and --count"
     columns = columns.found_in(check_header(path, columns.names, remedy))
     check_header(path, columns.names, remedy)
+    with readable(path):
+        reader = pd.read_csv(path, chunksize=_CHUNK_ROWS, **text_options(path))
     first = 2  # the first line is the header
-    with readable(path), pd.read_csv(path, chunksize=_CHUNK_ROWS, **text_options(path)) as chunks:
-        for chunk in chunks:
+    with reader:
+        while True:
+            with readable(path):  # never around a yield: it changes the filters of warnings
+                chunk = next(reader, None)
+            if chunk is None:
+                return
             yield _Rows(chunk[columns.names], columns, str(path), "line", first)
             first += len(chunk)
 
@@ -131,6 +137,8 @@ def _frame_chunks(frame: pd.DataFrame, columns: PairColumns) -> Iterator[_Rows]:
     if missing:
         raise DataError(f"the frame has no column '{missing[0]}', only {shown(list(frame.columns))}; name yours")
     columns = columns.found_in(list(frame.columns))
+    if frame[columns.names].columns.has_duplicates:
+        raise DataError(f"the columns {', '.join(columns.names)} of the frame must differ; name each of them once")
     for first in range(0, len(frame), _CHUNK_ROWS):
         chunk = frame[columns.names].iloc[first : first + _CHUNK_ROWS]
         yield _Rows(chunk.astype(str).mask(chunk.isna(), ""), columns, "the frame", "row", first)
