@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from stochflow.core.errors import StochflowError as StochflowError
     from stochflow.environments.base import Environment as Environment
     from stochflow.environments.base import Episodes as Episodes
+    from stochflow.environments.channel_fit import FittedChannel as FittedChannel
+    from stochflow.environments.channel_fit import fit_channel as fit_channel
     from stochflow.environments.channels import Channel as Channel
     from stochflow.environments.channels import confusion as confusion
     from stochflow.environments.channels import dna_synthesis as dna_synthesis
@@ -91,6 +93,7 @@ _PLACES = {
     "config.schema": "Config",
     "core.errors": "ConfigError DataError NumericsError OracleError StochflowError",
     "environments.base": "Environment Episodes",
+    "environments.channel_fit": "FittedChannel fit_channel",
     "environments.channels": "Channel confusion dna_synthesis noiseless positional_slip uniform_slip",
     "environments.graphs.environment": "GraphEnvironment",
     "environments.graphs.graph": "Graph",

@@ -31,6 +31,7 @@ for words in calls:
 print(json.dumps(found))
 """
 ANSWERED = ["--version", "--help", "", "tasks", "methods", "config", "config hypergrid --method sgfn-db"]
+ANSWERED += ["channel", "channel fit --help", "channel show --help"]
 ANSWERED += [f"{command} --help" for command in COMMANDS]
 REFUSED = {
     "frobnicate": "frobnicate",
@@ -65,6 +66,11 @@ REFUSED = {
     "config --set model.widht=8": "'model.widht'; known are",
     "exact oracle:a:b": "train it instead",
     "exact tfbind9": "'tfbind9'; choose one of",
+    "channel frobnicate": "frobnicate",
+    "channel show": "CHANNEL",
+    "channel fit pairs.csv": "--out",
+    "channel fit pairs.csv --out channel.csv": "must end with .yaml",
+    "channel fit pairs.csv --out channel.yaml --model best": "'best' is not one of 'auto', 'global', 'position'",
     "compare --methods ppo2": "'ppo2'; choose one of",
     "compare --tasks tfbind9": "'tfbind9'; choose one of",
     "compare --seeds 0": "'seeds'",

@@ -22,7 +22,7 @@ from stochflow.core.errors import ConfigError
 )
 def test_every_form_of_noise_is_understood(noise: float | str, settings: dict[str, Any]) -> None:
     assert parse_noise(noise) == settings
-    assert whole_channel(noise) == {"matrix": None, "matrices": None, "file": None} | settings
+    assert whole_channel(noise) == {"matrix": None, "matrices": None, "letters": None, "file": None} | settings
 
 
 @pytest.mark.parametrize(

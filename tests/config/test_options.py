@@ -77,6 +77,7 @@ def test_arguments_become_a_layer_of_settings() -> None:
         "channel": {
             "matrix": None,
             "matrices": None,
+            "letters": None,
             "file": None,
             "kind": "uniform-slip",
             "noise": 0.1,

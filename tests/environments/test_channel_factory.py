@@ -10,7 +10,7 @@ import yaml
 from stochflow.config.layers import resolve
 from stochflow.config.noise import parse_noise
 from stochflow.core.errors import ConfigError, DataError, StochflowError
-from stochflow.environments.channel_factory import make_channel, read_matrix
+from stochflow.environments.channel_factory import make_channel, read_matrix, with_matrix_inside
 from stochflow.environments.channels import Channel
 
 LENGTH = 8
@@ -72,6 +72,34 @@ def test_a_yaml_file_may_name_its_matrix(tmp_path: Path) -> None:
     path = tmp_path / "named.yaml"
     path.write_text(yaml.safe_dump({"source": "plate 7", "matrix": TABLE}), encoding="utf-8")
     assert torch.equal(read_matrix(path), torch.tensor(TABLE, dtype=torch.float64))
+
+
+def test_letters_of_a_file_are_those_of_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "letters.yaml"
+    path.write_text(yaml.safe_dump({"letters": "TACG", "matrix": TABLE}), encoding="utf-8")
+    config = resolve([{"channel": parse_noise(str(path))}]).channel
+    for each in (config, with_matrix_inside(config)):
+        found = make_channel(each, 4, LENGTH, "ACGT").matrix(0)
+        assert found[0].tolist() == [1.0, 0.0, 0.0, 0.0]  # the row of A is the second
+        assert found[3].tolist() == pytest.approx([0.1, 0.1, 0.1, 0.7])  # the row of T is the first
+        assert found[2].tolist() == pytest.approx([0.2, 0.3, 0.4, 0.1])  # the row of G is the last
+
+
+@pytest.mark.parametrize(
+    ("letters", "reason"),
+    [
+        ("ACGU", "are for the letters ACGU and the task has ACGT; give those of a channel of the same letters"),
+        ("ACG", "have 4 rows and name the letters ACG; name the letter of each row once"),
+        ("ACGG", "name the letter of each row once"),
+        (["A", "C", "G", "T"], "names letters that are no text"),
+    ],
+)
+def test_letters_that_are_not_those_of_the_task_are_refused(letters: object, reason: str, tmp_path: Path) -> None:
+    path = tmp_path / "letters.yaml"
+    path.write_text(yaml.safe_dump({"letters": letters, "matrices": [TABLE] * LENGTH}), encoding="utf-8")
+    config = resolve([{"channel": parse_noise(str(path))}]).channel
+    with pytest.raises(StochflowError, match=reason):
+        make_channel(config, 4, LENGTH, "ACGT")
 
 
 def test_a_yaml_list_of_matrices_is_one_per_position(tmp_path: Path) -> None:

@@ -73,6 +73,18 @@ SERIES = [["unique_id", "ds", "y", "x"]] + [
     [uid, f"2020-{month:02d}-01", str(month * 1.5), str(month % 3)] for uid in ("a", "b") for month in range(1, 13)
 ]
 MATRIX = [["0.9", "0.1"], ["0.2", "0.8"]]
+PAIRS = [["intended", "observed", "count"], ["ACGT", "ACGA", "7"], ["GATT", "GATT", "30"], ["GATT", "GAT", "2"]]
+_FITTED: dict[str, Any] = {
+    **{"letters": "AC", "model": "global", "reason": "as asked for", "matrix": [[0.9, 0.1], [0.2, 0.8]]},
+    **{"counts": [[9, 1], [2, 8]], "lower": [[0.6, 0.0], [0.1, 0.5]], "upper": [[1.0, 0.4], [0.5, 0.9]]},
+    **{"pairs": 10, "left_out": 1, "smoothing": 2.0, "held_out": {"global": -0.4, "position": None}},
+}
+CHANNELS: list[dict[str, Any]] = [
+    _FITTED,
+    {"model": "position", "matrices": [_FITTED["matrix"]] * 2}
+    | {name: [_FITTED[name]] * 2 for name in ("counts", "lower", "upper")}
+    | {name: _FITTED[name] for name in ("letters", "reason", "pairs", "left_out", "smoothing", "held_out")},
+]
 SPECIFICATIONS: list[dict[str, Any]] = [
     {"tasks": ["bits:8,1"], "methods": ["sgfn-db", "random"], "noise": [0.1, "none"], "seeds": 2, "trajectories": 16},
     {"tasks": ["bits:8,1", "hypergrid:2,3"], "seeds": 1, "settings": SMALL, "track": [], "engine": "local"},
@@ -168,6 +180,25 @@ def matrix(shop: Workshop, random: Random) -> Call:
         name = shop.write("m.yaml", yaml_text(tree, random))
     channel = Config.model_validate({"channel": {"kind": "confusion", "file": name}}).channel
     return lambda: done(make_channel(channel, 2, 8))
+
+
+def pairs(shop: Workshop, random: Random) -> Call:
+    """A table of intended and observed strings, to fit a channel to."""
+    ending, separator = pick(random, [(".csv", ","), (".tsv", "\t")])
+    name = shop.write(f"p{ending}", cells(PAIRS, random, separator))
+    options = ["--model", pick(random, ["auto", "global", "position"])]
+    if random.random() < 0.3:
+        options += [pick(random, ["--intended", "--count", "--alphabet"]), str(pick(random, TEXTS))]
+    return command("channel", "fit", name, "--out", "channel.yaml", *options)
+
+
+def channel(shop: Workshop, random: Random) -> Call:
+    """A file of a fitted channel, to be shown or used."""
+    name = shop.write("c.yaml", yaml_text(pick(random, CHANNELS), random))
+    settings = Config.model_validate({"channel": {"kind": "confusion", "file": name}}).channel
+    if random.random() < 0.5:
+        return command("channel", "show", name)
+    return lambda: done(make_channel(settings, 2, 2, "AC"))
 
 
 def table(shop: Workshop, random: Random) -> Call:
@@ -554,6 +585,8 @@ def _small_settings() -> list[str]:
 KINDS: dict[str, Callable[[Workshop, Random], Call]] = {
     "config": config,
     "matrix": matrix,
+    "pairs": pairs,
+    "channel": channel,
     "table": table,
     "sequences": sequences,
     "series": series,

@@ -15,12 +15,24 @@ from tests.fuzz.kinds import KINDS
 
 # how many of each there are among 10,000; cheap ones are many
 SHARES = {
-    **{"config": 2000, "matrix": 1900, "table": 1900, "sequences": 1200, "series": 1050, "specification": 700},
+    **{"config": 2000, "matrix": 1200, "table": 1600, "sequences": 1200, "series": 1050, "specification": 700},
+    **{"pairs": 500, "channel": 500},
     **{"forecaster": 500, "arguments": 450, "checkpoint": 120, "cache": 50, "run_directory": 90, "report": 40},
 }
 # those of a group share a process, and what it prepares
 GROUPS = [
-    ("config", "arguments", "matrix", "table", "sequences", "series", "specification", "forecaster"),
+    (
+        "config",
+        "arguments",
+        "matrix",
+        "pairs",
+        "channel",
+        "table",
+        "sequences",
+        "series",
+        "specification",
+        "forecaster",
+    ),
     ("checkpoint", "cache", "run_directory", "report"),
 ]
 # more than fit into `make test`: STOCHFLOW_FUZZ=10000 takes all of these shares

@@ -7,6 +7,7 @@ import typer
 from rich.markup import escape
 
 from stochflow import __version__
+from stochflow.cli import channel
 from stochflow.cli.compare import INTERRUPTED, compare
 from stochflow.cli.forecast import forecast, series
 from stochflow.cli.inspect import doctor, evaluate, exact, methods, report, sample, show_config, tasks
@@ -24,6 +25,7 @@ app = typer.Typer(
 for command in (train, pretrain, compare, sample, evaluate, report, doctor, exact, tasks, methods, forecast, series):
     app.command()(command)
 app.command(name="config")(show_config)
+app.add_typer(channel.app, name="channel")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,9 +1,12 @@
 """What `--noise` says, as settings of a channel."""
 
 import math
+from pathlib import Path
 from typing import Any
 
 from stochflow.core.errors import ConfigError
+
+_YAML = (".yaml", ".yml")
 
 
 def parse_noise(noise: float | str) -> dict[str, Any]:
@@ -14,7 +17,7 @@ def parse_noise(noise: float | str) -> dict[str, Any]:
     if text.split(":")[0] == "dna-synthesis":
         rate = text.partition(":")[2]
         return {"kind": "dna-synthesis", "noise": _number(rate) if rate else 0.01}
-    if text.endswith((".csv", ".yaml", ".yml")):
+    if text.endswith((".csv", *_YAML)):
         return {"kind": "confusion", "file": text}
     if "," in text:
         return {"kind": "positional", "noise": [_number(part) for part in text.split(",")]}
@@ -23,7 +26,13 @@ def parse_noise(noise: float | str) -> dict[str, Any]:
 
 def whole_channel(noise: float | str) -> dict[str, Any]:
     """The same, and nothing of an earlier layer left standing."""
-    return {"matrix": None, "matrices": None, "file": None, **parse_noise(noise)}
+    return {"matrix": None, "matrices": None, "letters": None, "file": None, **parse_noise(noise)}
+
+
+def check_matrix_name(path: Path) -> None:
+    """Refuse to write a matrix to a file that `--noise` would not take for YAML."""
+    if path.suffix not in _YAML:
+        raise ConfigError(f"--out {path} must end with .yaml, by which --noise knows it; choose another name")
 
 
 def _number(text: str) -> float:

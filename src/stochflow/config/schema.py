@@ -86,6 +86,9 @@ class ChannelConfig(Settings):
     )
     matrix: list[list[float]] | None = Field(None, description="K rows of K probabilities (kind confusion).")
     matrices: list[list[list[float]]] | None = Field(None, description="One matrix per position (kind positional).")
+    letters: str | None = Field(
+        None, description="Letters in the order of the matrix's rows and columns; null: in the order of the task."
+    )
     file: str | None = Field(None, description="CSV or YAML file that holds the matrix, or a list of them in YAML.")
     deletion: float = Field(0.0, ge=0, lt=1, description="Probability that nothing is written (variable length).")
     duplication: float = Field(0.0, ge=0, lt=1, description="Probability of writing twice (variable length).")

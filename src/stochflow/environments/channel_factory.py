@@ -2,7 +2,7 @@
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
@@ -17,15 +17,33 @@ from stochflow.environments.channels import Channel
 _MAX_BYTES = 8 * 2**20
 
 
-def make_channel(config: ChannelConfig, num_tokens: int, length: int) -> Channel:
-    """The configured channel, checked against the task's alphabet and length."""
-    for name in ("matrix", "matrices", "file"):
+class ChannelFile(NamedTuple):
+    """Content of a matrix file.
+
+    Attributes:
+        table: float64, K rows of K numbers, or several such tables; not checked further.
+        letters: of its rows and columns; None where the file does not say.
+    """
+
+    table: torch.Tensor
+    letters: str | None
+
+
+def make_channel(config: ChannelConfig, num_tokens: int, length: int, letters: str | None = None) -> Channel:
+    """The configured channel, checked against the task's alphabet and length.
+
+    Args:
+        letters: of the task in token order; a channel that names letters is brought into that order.
+    """
+    for name in ("matrix", "matrices", "letters", "file"):
         if getattr(config, name) is not None and config.kind not in ("confusion", "positional"):
             raise ConfigError(
                 f"channel.{name} is given but channel.kind is {config.kind}; set the kind to confusion or positional, "
                 f"or remove the {name}"
             )
-    channel = _build(config, num_tokens)
+    channel, own = _build(config, num_tokens)
+    if own is not None and letters is not None:
+        channel = _in_order(channel, own, letters)
     if channel.num_tokens != num_tokens:
         raise ConfigError(
             f"the channel '{channel.name}' is {channel.num_tokens}×{channel.num_tokens} but the task has "
@@ -39,24 +57,49 @@ def with_matrix_inside(config: ChannelConfig) -> ChannelConfig:
     """The same channel with its file read into the settings: a run must not depend on a file that may change."""
     if config.file is None:
         return config
-    table = read_matrix(Path(config.file))
+    table, letters = read_channel_file(Path(config.file))
     kind, field = ("confusion", "matrix") if table.ndim == 2 else ("positional", "matrices")
-    edits = {"deletion": config.deletion, "duplication": config.duplication}
-    return ChannelConfig.model_validate({"kind": kind, field: table.tolist(), **edits})
+    rest = {"letters": letters or config.letters, "deletion": config.deletion, "duplication": config.duplication}
+    return ChannelConfig.model_validate({"kind": kind, field: table.tolist(), **rest})
 
 
-def _build(config: ChannelConfig, num_tokens: int) -> Channel:
-    if config.file is not None and config.kind in ("confusion", "positional"):
-        table = read_matrix(Path(config.file))
-        return channels.confusion(table, config.file) if table.ndim == 2 else channels.positional(table, config.file)
-    if config.kind == "none":
-        return channels.noiseless(num_tokens)
+def _in_order(channel: Channel, own: str, letters: str) -> Channel:
+    """A channel over its own letters, with rows and columns in the order of the task's."""
+    if len(set(own)) < len(own) or len(own) != channel.num_tokens:
+        raise ConfigError(
+            f"the matrices of the noise have {channel.num_tokens} rows and name the letters {own}; name the letter of "
+            "each row once"
+        )
+    if set(own) != set(letters):
+        raise ConfigError(
+            f"the matrices of the noise are for the letters {own} and the task has {letters}; give those of a channel "
+            "of the same letters"
+        )
+    if own == letters:
+        return channel
+    order = [own.index(letter) for letter in letters]
+    return Channel(channel.matrices[:, order][:, :, order], channel.name)
+
+
+def _build(config: ChannelConfig, num_tokens: int) -> tuple[Channel, str | None]:
+    """The channel as it is configured, and the letters that it names."""
+    if config.file is not None:
+        table, letters = read_channel_file(Path(config.file))
+        build = channels.confusion if table.ndim == 2 else channels.positional
+        return build(table, config.file), letters or config.letters
     if config.kind == "confusion":
         if config.matrix is None:
             raise ConfigError("channel.kind is confusion but there is no matrix; set channel.matrix or channel.file")
-        return channels.confusion(config.matrix)
+        return channels.confusion(config.matrix), config.letters
     if config.kind == "positional" and config.matrices is not None:
-        return channels.positional(config.matrices)
+        return channels.positional(config.matrices), config.letters
+    return _build_slips(config, num_tokens), None
+
+
+def _build_slips(config: ChannelConfig, num_tokens: int) -> Channel:
+    """A channel that a few numbers describe."""
+    if config.kind == "none":
+        return channels.noiseless(num_tokens)
     if config.kind == "positional":
         if not isinstance(config.noise, list):
             raise ConfigError(
@@ -72,6 +115,12 @@ def _build(config: ChannelConfig, num_tokens: int) -> Channel:
 
 def read_matrix(path: Path) -> torch.Tensor:
     """A K×K table from CSV without a header, or one or several from YAML; float64."""
+    return read_channel_file(path).table
+
+
+def read_channel_file(path: Path) -> ChannelFile:
+    """A matrix file: CSV without a header; or YAML, the tables alone, or a mapping with `matrix` or `matrices`."""
+    letters = None
     try:
         if path.suffix == ".csv":
             data = read_limited(path, _MAX_BYTES)
@@ -79,7 +128,9 @@ def read_matrix(path: Path) -> torch.Tensor:
             content: Any = pd.read_csv(io.BytesIO(data), header=None).to_numpy(dtype=float, copy=True)
         else:
             content = parse_yaml(read_yaml_text(path))
-            content = content["matrix"] if isinstance(content, dict) else content
+            if isinstance(content, dict):
+                letters = content.get("letters")
+                content = content["matrices"] if "matrices" in content else content["matrix"]
         table = torch.as_tensor(content, dtype=torch.float64)
     except FileNotFoundError:
         raise DataError(f"the channel file {path} does not exist; check the path") from None
@@ -88,4 +139,6 @@ def read_matrix(path: Path) -> torch.Tensor:
         raise DataError(f"{path} does not hold a table of probabilities ({reason}); give K rows of K numbers") from None
     if table.ndim not in (2, 3):
         raise DataError(f"{path} does not hold a table of probabilities; give K rows of K numbers")
-    return table
+    if letters is not None and not isinstance(letters, str):
+        raise DataError(f"{path} names letters that are no text; write them in quotes, in the order of the rows")
+    return ChannelFile(table, letters)

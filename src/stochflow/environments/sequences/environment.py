@@ -144,5 +144,5 @@ class SequenceEnvironment(Environment):
 
 def configured_channel(config: ChannelConfig, task: Task) -> Channel:
     """The configured channel over the letters of a task, and over its stop and edits where lengths vary."""
-    letters = make_channel(config, task.num_letters, task.length)
+    letters = make_channel(config, task.num_letters, task.length, task.alphabet.letters)
     return EditChannel(letters, task.rules) if isinstance(task, VariableTask) else letters

@@ -1,9 +1,7 @@
 """User tables: sequences and scores from a CSV or TSV file, validated when they are read."""
 
-import csv
 import hashlib
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,8 +12,8 @@ import pandas as pd
 import torch
 
 from stochflow.core.arrays import Array
-from stochflow.core.errors import ConfigError, DataError
-from stochflow.core.files import check_columns
+from stochflow.core.errors import DataError
+from stochflow.core.text_table import check_header, check_text_file, plain, readable, shown, text_options
 from stochflow.environments.sequences.alphabets import ALPHABETS, named_alphabet
 from stochflow.environments.sequences.lookup_task import MeasuredTask, Measurements
 from stochflow.environments.sequences.task import Alphabet
@@ -144,80 +142,16 @@ def read_user_table(path: Path, columns: TableColumns, alphabet: str, variable: 
 
 def _read(path: Path, columns: TableColumns) -> pd.DataFrame:
     """The columns that are read, as text; a DataError for fewer than two rows or too many."""
-    if len(set(columns.names)) < len(columns.names):
-        raise ConfigError(f"the columns {', '.join(columns.names)} of {path} must differ; name each of them once")
-    _check_file(path)
-    try:
-        check_columns(path, _separator(path))
-        header = _csv(path, 0).columns.tolist()
-        missing = [name for name in columns.names if name not in header]
-        if missing:
-            raise DataError(
-                f"{path} has no column '{missing[0]}', only {_shown(header)}; "
-                "name yours with --sequence-column and --score-column"
-            )
-        written = _csv(path, 1, header=None).iloc[0].tolist()  # the header as written: pandas renames duplicate columns
-        twice = [name for name in columns.names if written.count(name) > 1]
-        if twice:
-            raise DataError(f"{path} has several columns '{_plain(twice[0])}'; rename all but one of them")
-        frame = _csv(path, MAX_ROWS + 1)[columns.names]
-    except UnicodeDecodeError:
-        raise DataError(f"{path} is not UTF-8 text; save the table as CSV in UTF-8") from None
-    except pd.errors.EmptyDataError:
-        raise DataError(f"{path} is empty; give a table with a header and rows") from None
-    except (ValueError, OSError, csv.Error, pd.errors.ParserWarning) as error:  # pandas raises ValueErrors
-        reason = " ".join(str(error).split())
-        raise DataError(f"{path} cannot be read as a table ({reason}); save it as CSV with a header") from None
+    check_text_file(path, MAX_BYTES, f"{MAX_BYTES // 2**20} MB and {MAX_ROWS:,} rows")
+    check_header(path, columns.names, "name yours with --sequence-column and --score-column")
+    with readable(path):
+        frame = pd.read_csv(path, nrows=MAX_ROWS + 1, **text_options(path))[columns.names]
     if len(frame) > MAX_ROWS:
         raise DataError(f"{path} has more than {MAX_ROWS:,} rows; keep those that matter most")
     if len(frame) < 2:
         found = "no row" if frame.empty else "one row only"
         raise DataError(f"{path} has {found} below its header; a sampler needs two sequences to choose from at least")
     return frame
-
-
-def _csv(path: Path, num_rows: int, header: int | None = 0) -> pd.DataFrame:
-    """The first rows as text; a line with more fields than the header is an error.
-
-    Files are never decompressed, so that their size on disk bounds what is read.
-    """
-    with warnings.catch_warnings():
-        # a decimal comma splits a number into two fields, which pandas would only warn of
-        warnings.simplefilter("error", pd.errors.ParserWarning)
-        return pd.read_csv(
-            path,
-            sep=_separator(path),
-            nrows=num_rows,
-            header=header,
-            index_col=False,
-            dtype=str,
-            keep_default_na=False,
-            encoding="utf-8-sig",
-            compression=None,
-        )
-
-
-def _separator(path: Path) -> str:
-    return "\t" if path.suffix.lower() in (".tsv", ".tab") else ","
-
-
-def _check_file(path: Path) -> None:
-    try:
-        if not path.is_file():
-            kind = "is not a file" if path.exists() else "does not exist"
-            raise DataError(f"the table {path} {kind}; check the path")
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            start = file.read(4096)
-    except (OSError, ValueError) as error:
-        raise DataError(f"the table {path} cannot be read ({getattr(error, 'strerror', error)}); check it") from None
-    if size > MAX_BYTES:
-        raise DataError(
-            f"{path} has {size / 2**20:,.0f} MB, and a table may have {MAX_BYTES // 2**20} MB and {MAX_ROWS:,} rows; "
-            "keep the columns and rows that matter"
-        )
-    if b"\0" in start:
-        raise DataError(f"{path} is not a text file; save the table as CSV in UTF-8")
 
 
 def _letters(alphabet: str, sequences: Sequence[str], path: Path) -> str:
@@ -230,7 +164,7 @@ def _letters(alphabet: str, sequences: Sequence[str], path: Path) -> str:
             return letters
     odd = sorted(used - set(ALPHABETS["protein"]))
     raise DataError(
-        f"{path} uses letters of no known alphabet ({_shown(odd)}); correct them or give all letters with --alphabet"
+        f"{path} uses letters of no known alphabet ({shown(odd)}); correct them or give all letters with --alphabet"
     )
 
 
@@ -253,14 +187,14 @@ def _check_sequences(sequences: Sequence[str], letters: str, path: Path) -> None
     if unknown:
         row = next(number for number, sequence in enumerate(sequences, start=2) if set(sequence) - set(letters))
         raise DataError(
-            f"{path} uses letters outside the alphabet {letters} ({_shown(unknown)}, first in line {row}); "
+            f"{path} uses letters outside the alphabet {letters} ({shown(unknown)}, first in line {row}); "
             "correct them or give another --alphabet"
         )
     repeated = pd.Series(sequences).duplicated()
     if repeated.any():
         first = sequences[int(repeated.argmax())]
         raise DataError(
-            f"{path} lists {int(repeated.sum()):,} sequences again, the first of them {_plain(first)}; "
+            f"{path} lists {int(repeated.sum()):,} sequences again, the first of them {plain(first)}; "
             "keep one line each and put repeated measurements into columns of their own (--score-column a,b)"
         )
 
@@ -273,7 +207,7 @@ def _numbers(frame: pd.DataFrame, name: str, path: Path) -> Array:
         row = int(bad.argmax())
         raise DataError(
             f"{path} has {int(bad.sum()):,} entries in the column '{name}' that are no finite number, the first "
-            f"'{_plain(frame[name].iloc[row])}' in line {row + 2}; correct or remove them"
+            f"'{plain(frame[name].iloc[row])}' in line {row + 2}; correct or remove them"
         )
     return numbers
 
@@ -284,14 +218,3 @@ def _number(text: str) -> float:
         return math.nan if "_" in text else float(text)
     except ValueError:
         return math.nan
-
-
-def _shown(names: Sequence[object], most: int = 8) -> str:
-    """The first names, made printable, for an error message."""
-    listed = ", ".join(_plain(name) for name in names[:most])
-    return listed if len(names) <= most else f"{listed}, …"
-
-
-def _plain(value: object) -> str:
-    text = "".join(letter if letter.isprintable() else "�" for letter in str(value))
-    return text if len(text) <= 40 else f"{text[:40]}…"
