@@ -21,9 +21,9 @@ from stochflow.runs.monitor.diagnosis import run_findings
 from stochflow.runs.monitor.history import Estimate, History
 from tests.runs.monitor.conftest import MakeRecords, config_of
 
-FOLD = {
-    "task": "rna-fold:50",
-    "reward": {"beta": 40.0},
+PROMOTERS = {
+    "task": "motifs:RUNX1+YY1,50",
+    "reward": {"beta": 60.0},
     "channel": {"kind": "uniform-slip", "noise": 0.1},
     "budget": {"steps": None, "oracle_calls": 8000},
 }
@@ -89,14 +89,14 @@ def test_a_better_sampler_where_everything_can_be_listed(
 @pytest.mark.parametrize(
     ("method", "changes", "expected"),
     [
-        ("gfn-tb", {}, "kmer-plan"),
-        ("kmer-plan", {}, None),
-        ("gfn-tb", {"task": "rna-fold:100"}, None),
+        ("gfn-tb", {}, "sgfn-kl"),
+        ("sgfn-kl", {}, None),
+        ("gfn-tb", {"task": "motifs:RUNX1+YY1,100"}, None),
         ("gfn-tb", {"reward": {"beta": 3.0}}, None),
         ("gfn-tb", {"channel": {"kind": "uniform-slip", "noise": 0.25}}, None),
         ("gfn-tb", {"channel": {"kind": "none"}}, None),
         ("gfn-tb", {"budget": {"steps": None, "oracle_calls": 2000}}, None),
-        ("gfn-tb", {"budget": {"steps": None, "oracle_calls": 5000}}, "kmer-plan"),
+        ("gfn-tb", {"budget": {"steps": None, "oracle_calls": 5000}}, "sgfn-kl"),
         ("gfn-tb", {"budget": {"steps": None, "minutes": 5.0}}, None),
         (
             "gfn-tb",
@@ -108,7 +108,7 @@ def test_a_better_sampler_where_everything_can_be_listed(
 def test_a_better_sampler_of_long_sequences_only_for_the_task_and_budget_that_were_measured(
     method: str, changes: dict[str, Any], expected: str | None
 ) -> None:
-    assert better_sampler(history_of(method, exact=False, **FOLD | changes)) == expected
+    assert better_sampler(history_of(method, exact=False, **PROMOTERS | changes)) == expected
 
 
 def test_every_case_is_found_by_its_own_settings() -> None:
@@ -124,19 +124,19 @@ def test_every_case_is_found_by_its_own_settings() -> None:
     [
         (
             "gfn-tb",
-            "for draws in proportion to the reward use --method kmer-plan; "
-            "for only the best designs use --method adalead",
+            "for draws in proportion to the reward use --method sgfn-kl; "
+            "for only the best designs use --method genetic",
         ),
-        ("adalead", "for draws in proportion to the reward use --method kmer-plan"),
-        ("kmer-plan", "for only the best designs use --method adalead"),
+        ("genetic", "for draws in proportion to the reward use --method sgfn-kl"),
+        ("sgfn-kl", "for only the best designs use --method genetic"),
     ],
 )
 def test_the_doctor_names_who_was_better_at_what(method: str, remedy: str, make_records: MakeRecords) -> None:
     rising = {"start": None, "start_j": 4.0, "j_se": 0.1, "j": [4.0 + step / 10 for step in range(100)]}
     records = make_records(**rising, intended_spread=0.5)
-    found = {finding.kind: finding for finding in run_findings(config_of(method, **FOLD), None, records)}
+    found = {finding.kind: finding for finding in run_findings(config_of(method, **PROMOTERS), None, records)}
     assert (found["method"].severity, found["method"].remedy) == ("note", remedy)
-    other = config_of(method, **FOLD | {"task": "rna-fold:30"})
+    other = config_of(method, **PROMOTERS | {"task": "motifs:RUNX1+YY1,30"})
     assert "method" not in {finding.kind for finding in run_findings(other, None, records)}
     assert not any("--method" in finding.remedy for finding in run_findings(other, None, records))
 

@@ -35,7 +35,7 @@ class LongCase(NamedTuple):
 
 
 LONG_CASES = (
-    LongCase("rna-fold:50", 0.1, 40.0, 8000, "kmer-plan", "adalead"),
+    LongCase("rna-fold:50", 0.1, 40.0, 8000, None, "adalead"),
     LongCase("motifs:RUNX1+YY1,50", 0.1, 60.0, 8000, "sgfn-kl", "genetic"),
     # at this β the target is close to uniform, and J says little
     LongCase("rna-bind:RNA1,50", 0.0, 8.0, 1280, None, "sgfn-kl"),
