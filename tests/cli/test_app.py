@@ -6,9 +6,7 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 import pytest
@@ -25,38 +23,12 @@ from stochflow.environments.sequences import packed
 from stochflow.environments.sequences.fasta import read_sequences
 from stochflow.experiments import launch
 from stochflow.forecasting import StochflowForecaster
+from tests.cli.conftest import Stochflow
 
 TINY = ("optimiser.batch_size=16", "optimiser.updates=2", "model.width=16", "evaluation.num_samples=50")
 SET = [part for text in TINY for part in ("--set", text)]
 COMMANDS = sorted(typer.main.get_command(cli.app).commands)  # type: ignore[attr-defined]
 IDENTITY = "1,0,0,0\n0,1,0,0\n0,0,1,0\n0,0,0,1\n"
-
-
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Stochflow = Callable[..., Result]
-
-
-@pytest.fixture
-def run_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Stochflow:
-    """`stochflow …` in this process, with an empty directory to run in."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back what the command line replaces
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["stochflow", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        out, err = capsys.readouterr()
-        assert isinstance(caught.value.code, int)
-        return Result(caught.value.code, out, err)
-
-    return call
 
 
 def run_process(*arguments: object, cwd: Path, shell: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -1,47 +1,21 @@
 """`stochflow channel`: from a table of reads to a file that `--noise` takes."""
 
 import json
-import sys
-import warnings
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import yaml
 
 from stochflow import FittedChannel
-from stochflow.cli import app as cli
+from tests.cli.conftest import Stochflow
 
 PAIRS = "intended,observed,count\nACGTACGT,ACGTACGT,900\nACGTACGT,ACGTACAT,90\nTTGACCAG,TTGACCAG,10\nACG,AC,3\n"
 
 
-class Result(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Stochflow = Callable[..., Result]
-
-
-@pytest.fixture
-def run_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Stochflow:
-    """`stochflow …` in this process, in a directory that holds pairs.csv alone."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back what the command line replaces
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def _pairs(run_cli: Stochflow) -> None:
+    """The directory to run in holds pairs.csv."""
     Path("pairs.csv").write_text(PAIRS, encoding="utf-8")
-
-    def call(*arguments: object) -> Result:
-        monkeypatch.setattr(sys, "argv", ["stochflow", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        out, err = capsys.readouterr()
-        assert isinstance(caught.value.code, int)
-        return Result(caught.value.code, out, err)
-
-    return call
 
 
 def test_a_channel_is_fitted_and_shown(run_cli: Stochflow) -> None:

@@ -1,39 +1,21 @@
 """`stochflow exact --feedback none`: what it prints, and how it refuses."""
 
 import json
-import sys
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from stochflow.cli import app as cli
 from stochflow.environments.channels import uniform_slip
 from stochflow.truth.orders import best_orders
+from tests.cli.conftest import Stochflow
 
-Stochflow = Callable[..., tuple[int, str, str]]
 
-
-@pytest.fixture
-def run_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Stochflow:
-    """`stochflow …` in this process, in a directory with two tables."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back what the command line replaces
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def _tables(run_cli: Stochflow) -> None:
+    """The directory to run in holds two tables."""
     Path("one.csv").write_text("sequence,score\nAA,1.0\nAC,0.5\nCA,0.3\nCC,0.2\n", encoding="utf-8")
     Path("several.csv").write_text("sequence,score\nAA,1.0\nAC,0.5\nC,0.3\n", encoding="utf-8")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["stochflow", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        out, err = capsys.readouterr()
-        assert isinstance(caught.value.code, int)
-        return caught.value.code, out, err
-
-    return call
 
 
 ASKED = ("exact", "--table", "one.csv", "--alphabet", "AC", "--noise", "0.4", "--feedback", "none")

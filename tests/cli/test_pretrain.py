@@ -1,16 +1,13 @@
 """`stochflow pretrain`, and `stochflow train --from`."""
 
 import shutil
-import sys
-import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import stochflow
-from stochflow.cli import app as cli
 from stochflow.environments.registry import TASKS
+from tests.cli.conftest import Stochflow
 from tests.training.conditional.favourites import Favourite
 
 SMALL = [
@@ -18,27 +15,13 @@ SMALL = [
     *("--set", "evaluation.num_samples=20"),
 ]
 TINY = ["--set", "optimiser.batch_size=16", "--set", "optimiser.updates=2", "--set", "evaluation.num_samples=20"]
-Stochflow = Callable[..., tuple[int, str, str]]
 
 
-@pytest.fixture
-def run_cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Stochflow:
-    """`stochflow …` in this process, with three small tasks and an empty directory to run in."""
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # put back what the command line replaces
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(autouse=True)
+def _small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three small tasks."""
     for letter in range(3):
         monkeypatch.setitem(TASKS, f"favourite-{letter}", lambda letter=letter: Favourite(letter))
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["stochflow", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        out, err = capsys.readouterr()
-        assert isinstance(caught.value.code, int)
-        return caught.value.code, out, err
-
-    return call
 
 
 def test_pretrain_then_train_from_it(run_cli: Stochflow) -> None:
