@@ -37,6 +37,7 @@ class LongCase(NamedTuple):
 LONG_CASES = (
     LongCase("rna-fold:50", 0.1, 40.0, 8000, None, "adalead"),
     LongCase("motifs:RUNX1+YY1,50", 0.1, 60.0, 8000, "sgfn-kl", "genetic"),
+    LongCase("bits:120,8", 0.1, 240.0, 8000, "sgfn-kl", "sgfn-kl"),
     # at this β the target is close to uniform, and J says little
     LongCase("rna-bind:RNA1,50", 0.0, 8.0, 1280, None, "sgfn-kl"),
     LongCase("rna-bind:RNA1,50", 0.1, 8.0, 1280, None, "adalead"),
