@@ -26,7 +26,7 @@ from stochflow.experiments.build import restore
 from stochflow.experiments.draws import drawn
 from stochflow.experiments.experiment import Experiment, summarise
 from stochflow.experiments.launch import LaunchOptions, Listener, launch, prepare
-from stochflow.experiments.torch_settings import computing
+from stochflow.experiments.torch_settings import computing, torch_threads
 from stochflow.reports.diagnosis import Diagnosis, diagnose
 from stochflow.reports.page import write_report
 from stochflow.runs.directory import RunDirectory, is_vacant, recover
@@ -357,7 +357,8 @@ def exact(
     All others as for `train`.
     """
     configured = prepare(exact_layers(locals()))
-    return exact_figures(configured.environment, Reward(**configured.config.reward.model_dump()), feedback)
+    with torch_threads(configured.config.threads):  # many small products, which several threads wait for
+        return exact_figures(configured.environment, Reward(**configured.config.reward.model_dump()), feedback)
 
 
 def report(path: str | Path, out: str | Path | None = None) -> Path:
