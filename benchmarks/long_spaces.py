@@ -74,8 +74,10 @@ class Story(Task):
         return torch.stack(matches).pow(3).sum(dim=0)
 
 
-for _length in (14, 20):
-    TASKS[f"story{_length}"] = type(f"Story{_length}", (Story,), {"name": f"story{_length}", "length": _length})
+def register_story() -> None:
+    """Make the two lengths of the story tasks of this process."""
+    for length in (14, 20):
+        TASKS[f"story{length}"] = type(f"Story{length}", (Story,), {"name": f"story{length}", "length": length})
 
 
 def run(row: dict[str, Any], settings: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -152,6 +154,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS / "long_spaces.csv")
     parser.add_argument("--curves", action="store_true", help="run cases again that have a row but no learning curve")
     given = parser.parse_args()
+    register_story()
     curves = given.results.with_stem(f"{given.results.stem}_curves")
     for part in (PARTS[name] for name in given.parts):
         cases = [

@@ -1,7 +1,7 @@
 """Learning curves on the long tasks as SVG files, one per family of tasks, drawn with the standard library and pandas.
 
 python -m benchmarks.long_spaces_plot                       # docs/long-sequences-FAMILY.svg from long_spaces_curves.csv
-python -m benchmarks.long_spaces_plot --families motifs --out /tmp
+python -m benchmarks.long_spaces_plot --families motifs --out build
 
 One column per task, noise and number of calls; above J, below the best score paid for, against paid calls. Lines are
 medians over seeds, a band reaches from the lowest to the highest seed, and a dotted line is the ceiling where one is
