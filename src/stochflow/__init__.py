@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stochflow.api import Run as Run
     from stochflow.api import build as build
     from stochflow.api import doctor as doctor
     from stochflow.api import evaluate as evaluate
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     from stochflow.environments.sequences.task import Task as Task
     from stochflow.evaluation.summary import Summary as Summary
     from stochflow.experiments.experiment import Experiment as Experiment
+    from stochflow.experiments.finished_run import Run as Run
     from stochflow.experiments.sweep.compare import Comparison as Comparison
     from stochflow.experiments.sweep.compare import compare as compare
     from stochflow.models.base import FlowModel as FlowModel
@@ -87,7 +87,7 @@ if TYPE_CHECKING:
 
 # where every public name is
 _PLACES = {
-    "api": "Run build doctor evaluate exact load pretrain report sample train",
+    "api": "build doctor evaluate exact load pretrain report sample train",
     "config.methods": "Method register_method",
     "config.objectives": "ObjectiveRecord",
     "config.schema": "Config",
@@ -105,6 +105,7 @@ _PLACES = {
     "environments.sequences.task": "Alphabet Task",
     "evaluation.summary": "Summary",
     "experiments.experiment": "Experiment",
+    "experiments.finished_run": "Run",
     "experiments.sweep.compare": "Comparison compare",
     "models.base": "FlowModel Sampler",
     "models.evaluation": "AlongPaths AtPrefixes Evaluation",

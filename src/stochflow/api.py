@@ -1,6 +1,5 @@
 """The command line as Python functions: same names, same defaults."""
 
-import contextlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -8,127 +7,25 @@ from typing import Any
 
 import pandas as pd
 
-from stochflow.config.layers import resolve
-from stochflow.config.noise import whole_channel
-from stochflow.config.options import RUN_ORACLE_ENGINE, TRAIN, settings_of
-from stochflow.config.schema import Config
+from stochflow.config.options import TRAIN, settings_of
 from stochflow.config.yaml import parse_assignment
-from stochflow.core.errors import ConfigError
-from stochflow.core.ram import require
-from stochflow.core.random import RandomStreams
 from stochflow.environments.base import Environment
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.oracles.task import PREFIX, named_task
 from stochflow.environments.settings import exact_layers, pretraining_layers, resolve_layers, training_layers
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments.build import build as build_experiment
-from stochflow.experiments.build import restore
-from stochflow.experiments.draws import drawn
-from stochflow.experiments.experiment import Experiment, summarise
+from stochflow.experiments.experiment import Experiment
+from stochflow.experiments.finished_run import Function
+from stochflow.experiments.finished_run import Run as Run
 from stochflow.experiments.launch import LaunchOptions, Listener, launch, prepare
-from stochflow.experiments.torch_settings import computing, torch_threads
+from stochflow.experiments.torch_settings import torch_threads
 from stochflow.reports.diagnosis import Diagnosis, diagnose
 from stochflow.reports.page import write_report
 from stochflow.runs.directory import RunDirectory, is_vacant, recover
 from stochflow.truth.figures import exact_figures
 
 Settings = Mapping[str, Any]
-Function = Callable[[list[str]], Any]
-_BYTES_PER_DESIGN = 400  # two strings and three numbers, and the text that is made of them
-
-
-class Run:
-    """A run directory with its trained sampler.
-
-    Args:
-        oracle: the score function of the run, or its name: without it scores that were never paid for cannot be had.
-        oracle_engine, address: where it is called, as for `train`; by default as in training.
-    """
-
-    def __init__(
-        self,
-        path: str | Path,
-        oracle: str | Function | None = None,
-        oracle_engine: str | None = None,
-        address: str | None = None,
-    ) -> None:
-        self._oracle = named_task(oracle, address)[1]
-        self._called = settings_of(RUN_ORACLE_ENGINE, {"oracle_engine": oracle_engine, "address": address})
-        self.directory = RunDirectory.open(Path(path))
-        self.path = self.directory.path
-        self._experiment: Experiment | None = None
-
-    @property
-    def config(self) -> Config:
-        return self.directory.config()
-
-    @property
-    def summary(self) -> Summary:
-        """The metrics that were written when training ended."""
-        return self.directory.summary()
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        """One row per training step."""
-        return self.directory.metrics()
-
-    def sample(
-        self,
-        n: int = 1000,
-        *,
-        unique: bool = False,
-        noise: float | str | None = None,
-        seed: int | None = None,
-        score_samples: bool = False,
-    ) -> pd.DataFrame:
-        """Designs from the trained policy: sequence, intended, score, log_reward, log_prob.
-
-        Args:
-            unique: draw until there are n different sequences, or until fewer than 1 in 200 draws is new.
-            noise: another channel than the one of training, as for `train`.
-            seed: draws differ by seed; the run's own by default.
-            score_samples: ask the oracle, which the run must have been loaded with, for scores that were never paid
-                for; without it they are NaN.
-        """
-        if n < 1:
-            raise ConfigError(f"cannot draw {n} designs; give a number of at least 1")
-        require({f"{n:,} designs": float(n) * _BYTES_PER_DESIGN}, "draw fewer at a time, each time with another seed")
-        experiment = self.experiment()
-        config, environment = experiment.config, self._environment(noise)
-        generator = RandomStreams(config.seed if seed is None else seed)["evaluation"]
-        with computing(config), contextlib.closing(environment):
-            return drawn(
-                lambda num: experiment.samples(num, generator, environment, score_samples),
-                n,
-                environment.object_column if unique else None,
-            )
-
-    def evaluate(self, *, noise: float | str | None = None, score_samples: bool = False) -> Summary:
-        """Every metric again from the checkpoint, under the training channel or another.
-
-        Args:
-            score_samples: ask the oracle for scores that were never paid for.
-        """
-        experiment, environment = self.experiment(), None if noise is None else self._environment(noise)
-        with computing(experiment.config), contextlib.closing(experiment):
-            return summarise(experiment, environment, score_samples)[0]
-
-    def experiment(self) -> Experiment:
-        """The parts of the run as its newest checkpoint left them."""
-        if self._experiment is None:
-            config = resolve([self.config.model_dump(mode="json"), self._called]) if self._called else self.config
-            self._experiment = restore(self.directory, config, function=self._oracle)
-        return self._experiment
-
-    def _environment(self, noise: float | str | None) -> Environment:
-        """What the run was trained in, perhaps with other noise."""
-        experiment = self.experiment()
-        if noise is None:
-            return experiment.environment
-        channel = experiment.config.channel
-        edits = {"deletion": channel.deletion, "duplication": channel.duplication}
-        settings = resolve([{"channel": edits | whole_channel(noise)}]).channel
-        return experiment.environment.under(experiment.config.model_copy(update={"channel": settings}))
 
 
 def train(

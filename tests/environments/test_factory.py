@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from stochflow.config.schema import Config, TableConfig
+from stochflow.config.environment import TableConfig
+from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.environments.factory import TABLE_COPY, configure, same_setting
 from stochflow.environments.graphs.environment import GraphEnvironment

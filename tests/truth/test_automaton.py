@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.config.schema import ConstraintConfig
+from stochflow.config.environment import ConstraintConfig
 from stochflow.core.logspace import safe_log
 from stochflow.environments.channels import Channel, confusion, noiseless, positional_slip, uniform_slip
 from stochflow.environments.rewards import Reward

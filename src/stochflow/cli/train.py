@@ -19,7 +19,7 @@ from stochflow.environments.settings import (
 )
 
 if TYPE_CHECKING:
-    from stochflow.api import Run
+    from stochflow.experiments.finished_run import Run
 
 
 @takes(*TRAIN)

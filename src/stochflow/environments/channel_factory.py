@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
-from stochflow.config.schema import ChannelConfig
+from stochflow.config.environment import ChannelConfig
 from stochflow.config.yaml import parse_yaml, read_yaml_text
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.files import check_columns, read_limited

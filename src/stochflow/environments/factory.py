@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from stochflow.config.schema import Config, ConstraintConfig, MotifConfig, TableConfig
+from stochflow.config.environment import ConstraintConfig, MotifConfig, TableConfig
+from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.environments.base import Environment
 from stochflow.environments.graphs.environment import GraphEnvironment

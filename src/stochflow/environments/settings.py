@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from stochflow.config.environment import ConstraintConfig, MotifConfig, TableConfig
 from stochflow.config.layers import merge, resolve
 from stochflow.config.methods import PRETRAINING, method_settings
 from stochflow.config.options import EXACT, PRETRAIN, TRAIN, settings_of
 from stochflow.config.oracle import OracleConfig
-from stochflow.config.schema import Config, ConstraintConfig, MotifConfig, TableConfig
+from stochflow.config.schema import Config
 from stochflow.config.yaml import parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.environments.registry import (

@@ -4,10 +4,11 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from stochflow.config.environment import ChannelConfig
 from stochflow.config.layers import leaves, resolve
 from stochflow.config.methods import method_settings
 from stochflow.config.noise import parse_noise
-from stochflow.config.schema import ChannelConfig, Config
+from stochflow.config.schema import Config
 from stochflow.config.yaml import parse_assignment, yaml_line
 from stochflow.core.errors import ConfigError, StochflowError
 from stochflow.environments.registry import PRETRAINING_TASK

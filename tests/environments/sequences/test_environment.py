@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from stochflow.config.schema import ConstraintConfig
+from stochflow.config.environment import ConstraintConfig
 from stochflow.core.random import RandomStreams
 from stochflow.environments.channels import noiseless, positional, uniform_slip
 from stochflow.environments.rewards import Reward

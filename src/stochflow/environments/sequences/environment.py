@@ -10,7 +10,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from stochflow.config.schema import ChannelConfig, Config
+from stochflow.config.environment import ChannelConfig
+from stochflow.config.schema import Config
 from stochflow.environments.base import Environment, Episodes, Ints, Streams
 from stochflow.environments.channel_factory import make_channel
 from stochflow.environments.channels import Channel

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from stochflow.config.schema import ConstraintConfig
+from stochflow.config.environment import ConstraintConfig
 from stochflow.core.errors import ConfigError
 from stochflow.environments.channels import confusion, noiseless, uniform_slip
 from stochflow.environments.sequences.constraints import ConstrainedTask, PrefixMask

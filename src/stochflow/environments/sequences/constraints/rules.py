@@ -4,7 +4,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from stochflow.config.schema import ConstraintConfig
+from stochflow.config.environment import ConstraintConfig
 from stochflow.core.errors import ConfigError
 from stochflow.environments.sequences.aho_corasick import Word
 from stochflow.environments.sequences.task import Alphabet

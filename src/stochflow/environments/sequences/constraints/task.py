@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from stochflow.config.schema import ConstraintConfig
+from stochflow.config.environment import ConstraintConfig
 from stochflow.core.errors import ConfigError
 from stochflow.environments.channels import Channel
 from stochflow.environments.sequences.constraints.automaton import Automaton
