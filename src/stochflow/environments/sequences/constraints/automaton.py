@@ -12,6 +12,7 @@ from stochflow.environments.sequences.aho_corasick import aho_corasick
 from stochflow.environments.sequences.constraints.rules import Rules
 
 _MAX_ENTRIES = 2**27
+_MAX_COUNT = 2**53
 
 
 class Automaton:
@@ -41,6 +42,15 @@ class Automaton:
     def possible(self) -> bool:
         """True when at least one design is allowed."""
         return bool(self.live[0, 0])
+
+    @property
+    def num_designs(self) -> int | None:
+        """Number of allowed designs; None from 2^53 on, where float64 no longer counts exactly."""
+        counts = self.live[-1].double()
+        for position in reversed(range(self.length)):
+            # per state: the completions of all letters that may follow
+            counts = (counts[self._next] * self._allowed[position]).sum(dim=-1)
+        return int(counts[0]) if counts[0] < _MAX_COUNT else None
 
     def begin(self, batch_size: int) -> Tensor:
         """States of empty prefixes, [batch]."""

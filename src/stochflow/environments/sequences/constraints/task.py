@@ -1,5 +1,7 @@
 """Constrained tasks: infeasible designs score zero, and a mask excludes intentions that lead to them."""
 
+from typing import Protocol
+
 import torch
 from torch import Tensor
 
@@ -8,23 +10,38 @@ from stochflow.core.errors import ConfigError
 from stochflow.environments.channels import Channel
 from stochflow.environments.sequences.constraints.automaton import Automaton
 from stochflow.environments.sequences.constraints.rules import make_rules
-from stochflow.environments.sequences.task import Task
+from stochflow.environments.sequences.task import Alphabet, Task
 from stochflow.environments.sequences.wrappers import RestrictedTask
+
+
+class Designs(Protocol):
+    """Anything whose designs have one alphabet and one length."""
+
+    @property
+    def alphabet(self) -> Alphabet: ...
+
+    @property
+    def length(self) -> int: ...
 
 
 class Prefixes:
     """Feasibility of prefixes and of their children: whether they can be completed to an allowed design."""
 
-    def __init__(self, config: ConstraintConfig, task: Task) -> None:
-        rules = make_rules(config, task.alphabet, task.length)
-        self.length, self.num_tokens = task.length, task.num_tokens
+    def __init__(self, config: ConstraintConfig, designs: Designs) -> None:
+        rules = make_rules(config, designs.alphabet, designs.length)
+        self.length, self.num_tokens = designs.length, len(designs.alphabet)
         self._complement = torch.tensor(rules.complement, dtype=torch.int64)
-        self._automaton = Automaton(rules.half() if rules.complement else rules, task.num_tokens)
+        self._automaton = Automaton(rules.half() if rules.complement else rules, self.num_tokens)
         if not self._automaton.possible:
             given = ", ".join(f"{name} {value}" for name, value in config.model_dump(exclude_defaults=True).items())
             raise ConfigError(
-                f"no sequence of length {task.length} satisfies all constraints together ({given}); loosen one of them"
+                f"no sequence of length {self.length} satisfies all constraints together ({given}); loosen one of them"
             )
+
+    @property
+    def num_designs(self) -> int | None:
+        """Number of allowed designs; None where it is too large to be counted exactly."""
+        return self._automaton.num_designs
 
     def live_children(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Feasibility of every prefix of [batch, time], the empty one first, and of its children.
