@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stochflow.api import report as report
     from stochflow.api import sample as sample
     from stochflow.api import train as train
+    from stochflow.campaigns.campaign import Campaign as Campaign
     from stochflow.config.methods import Method as Method
     from stochflow.config.methods import register_method as register_method
     from stochflow.config.objectives import ObjectiveRecord as ObjectiveRecord
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
 # where every public name is
 _PLACES = {
     "api": "build doctor evaluate exact load pretrain report sample train",
+    "campaigns.campaign": "Campaign",
     "config.methods": "Method register_method",
     "config.objectives": "ObjectiveRecord",
     "config.schema": "Config",

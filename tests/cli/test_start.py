@@ -31,7 +31,14 @@ for words in calls:
 print(json.dumps(found))
 """
 ANSWERED = ["--version", "--help", "", "tasks", "methods", "config", "config hypergrid --method sgfn-db"]
-ANSWERED += ["channel", "channel fit --help", "channel show --help"]
+ANSWERED += [
+    "channel",
+    "channel fit --help",
+    "channel show --help",
+    "campaign",
+    "campaign create --help",
+    "campaign ask --help",
+]
 ANSWERED += [f"{command} --help" for command in COMMANDS]
 REFUSED = {
     "frobnicate": "frobnicate",
@@ -71,6 +78,11 @@ REFUSED = {
     "channel fit pairs.csv": "--out",
     "channel fit pairs.csv --out channel.csv": "must end with .yaml",
     "channel fit pairs.csv --out channel.yaml --model best": "'best' is not one of 'auto', 'global', 'position'",
+    "campaign frobnicate": "frobnicate",
+    "campaign create lab": "--alphabet",
+    "campaign create lab --alphabet dna --length 8 --gc 0.5": "LOW:HIGH",
+    "campaign ask lab -n 8 --again 1": "leave out -n",
+    "campaign ask lab --out plate.txt": "must be a .csv file",
     "compare --methods ppo2": "'ppo2'; choose one of",
     "compare --tasks tfbind9": "'tfbind9'; choose one of",
     "compare --seeds 0": "'seeds'",

@@ -214,6 +214,7 @@ def warm_up() -> None:
     import torch
 
     from stochflow import api
+    from stochflow.campaigns.campaign import Campaign
     from stochflow.cli import app as cli  # noqa: F401
     from stochflow.experiments.sweep import compare  # noqa: F401
     from stochflow.forecasting.forecaster import StochflowForecaster
@@ -226,6 +227,9 @@ def warm_up() -> None:
             run = api.train(task, method=method, steps=1, settings=tiny, out=Path(folder) / str(number))
             run.sample(2).to_csv(Path(folder) / "designs.csv")
             api.report(run.path)
+        campaign = Campaign.create(Path(folder) / "lab", length=4)
+        campaign.tell(campaign.ask(2)[["id"]].assign(score=1.0))
+        campaign.ask(2)
         days = pd.date_range("2020-01-01", periods=30)
         StochflowForecaster(freq="D", horizon=2, network="none").fit(pd.DataFrame({"ds": days, "y": 1.0})).predict(2)
 

@@ -7,7 +7,7 @@ import typer
 from rich.markup import escape
 
 from stochflow import __version__
-from stochflow.cli import channel
+from stochflow.cli import campaign, channel
 from stochflow.cli.compare import INTERRUPTED, compare
 from stochflow.cli.forecast import forecast, series
 from stochflow.cli.inspect import doctor, evaluate, exact, methods, report, sample, show_config, tasks
@@ -26,6 +26,7 @@ for command in (train, pretrain, compare, sample, evaluate, report, doctor, exac
     app.command()(command)
 app.command(name="config")(show_config)
 app.add_typer(channel.app, name="channel")
+app.add_typer(campaign.app, name="campaign")
 
 
 @app.callback(invoke_without_command=True)
