@@ -37,6 +37,20 @@ class DesignSpace:
             return torch.ones(len(tokens), dtype=torch.bool)
         return self._prefixes.alive(tokens)
 
+    def draw(self, num: int, generator: torch.Generator) -> Tensor:
+        """Random feasible strings, every letter uniform among those that can be completed, [num, L]."""
+        tokens = torch.empty(num, 0, dtype=torch.int64)
+        for _ in range(self.length):
+            letters = torch.multinomial(self._next(tokens).double(), 1, generator=generator)
+            tokens = torch.cat([tokens, letters], dim=1)
+        return tokens
+
+    def _next(self, tokens: Tensor) -> Tensor:
+        """Letters with which prefixes can be continued; [num, time] → bool, [num, K]."""
+        if self._prefixes is None:
+            return torch.ones(len(tokens), len(self.alphabet), dtype=torch.bool)
+        return self._prefixes.live_children(tokens)[1][:, -1]
+
     @cached_property
     def size(self) -> int | None:
         """Number of feasible designs; None where it is too large to be counted exactly."""

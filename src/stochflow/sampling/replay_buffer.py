@@ -65,10 +65,10 @@ class ReplayBuffer:
         self.num_added += len(batch)
         self.all_real = self.all_real and bool(columns[2].all())
 
-    def newest(self, num: int) -> Tensor:
-        """Intentions of the last trajectories, at most `num`, as bytes, [num, time]."""
+    def newest(self, num: int, column: str = "intentions") -> Tensor:
+        """Intentions or outcomes of the last trajectories, at most `num`, as bytes, [num, time]."""
         rows = torch.arange(self.num_added - min(num, len(self)), self.num_added) % self.capacity
-        return self._columns["intentions"][rows]
+        return self._columns[column][rows]
 
     def sample(self, num: int, generator: torch.Generator) -> Trajectories:
         """Trajectories drawn uniformly with replacement, [num, time]."""

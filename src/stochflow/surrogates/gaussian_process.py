@@ -106,6 +106,14 @@ class GaussianProcess(Surrogate):
         fitted = self._fitted
         return unfitted(len(tokens)).mean if fitted is None else fitted.standard.mean(fitted.posterior.means(tokens))
 
+    def covariance(self, tokens: Tensor) -> Tensor:
+        """Covariance of standardised scores of designs given the fitted rows, before the amplitude; → [num, num].
+
+        Like deviations, it rests on `deviation_rows` rows at most.
+        """
+        prior = self.kernel(tokens, tokens)
+        return prior if self._fitted is None else prior - self._fitted.explained(tokens)
+
     def leave_one_out(self) -> HeldOut:
         fitted = self._fitted
         if fitted is None:
@@ -190,6 +198,11 @@ class _Fitted:
         if len(some) == len(self.scores):
             return given
         return Posterior(given.kernel, given.tokens[some], given.targets[some], given.noise[some])
+
+    def explained(self, tokens: Tensor) -> Tensor:
+        """What the rows explain of the kernel's covariance of any designs; [num, L] → [num, num]."""
+        projected = self._smaller.projected(tokens)
+        return projected.T @ projected
 
     def deviations(self, tokens: Tensor) -> Tensor:
         """Of the standardised scores of any designs; [num, L] → [num]."""

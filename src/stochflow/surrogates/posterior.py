@@ -58,6 +58,10 @@ class Posterior:
         """Var[f | z] of any sequences, float64; [num, L] → [num]."""
         return torch.cat([self._block_variances(tokens[rows]) for rows in self._blocks(len(tokens))])
 
+    def projected(self, tokens: Tensor) -> Tensor:
+        """F⁻¹k with C = F·Fᵀ: Cov[f | z] is k(x, y) less the inner products of its columns; → [num_rows, num]."""
+        return torch.linalg.solve_triangular(self.factor, self.kernel(self.tokens, tokens), upper=False)
+
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Error and variance, noise included, of each row predicted from the others, [num_rows] each."""
         return leave_one_out(self.factor, self.targets)
@@ -75,9 +79,7 @@ class Posterior:
         return means + (1.0 - mixture.mixing) * (self._kmer_weights[kmers] * values).sum(dim=1)
 
     def _block_variances(self, tokens: Tensor) -> Tensor:
-        covariances = self.kernel(self.tokens, tokens)
-        explained = torch.linalg.solve_triangular(self.factor, covariances, upper=False).square_().sum(dim=0)
-        return (1.0 - explained).clamp_(min=_LEAST)
+        return (1.0 - self.projected(tokens).square_().sum(dim=0)).clamp_(min=_LEAST)
 
     def _blocks(self, num: int) -> Iterator[slice]:
         size = max(1, _BLOCK // max(len(self.tokens), self._points_per_row))
