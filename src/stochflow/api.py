@@ -194,7 +194,7 @@ def build(
 
 def sample(
     run: str | Path | Run,
-    n: int = 1000,
+    n: int | None = None,
     *,
     oracle: str | Function | None = None,
     oracle_engine: str | None = None,

@@ -106,7 +106,8 @@ def assignments(config: Config) -> list[str]:
         flags["channel"] = parse_noise(noise)
     given = dict(leaves(resolve_layers([flags]).model_dump(mode="json")))
     wanted = dict(leaves(config.model_dump(mode="json")))
-    return [f"{name}={yaml_line(value)}" for name, value in wanted.items() if given[name] != value]
+    said = () if noise is not None else ("channel.kind",)  # a slip alone would choose another than the task's own
+    return [f"{name}={yaml_line(value)}" for name, value in wanted.items() if given[name] != value or name in said]
 
 
 def peculiarities(config: Config) -> tuple[str, ...]:

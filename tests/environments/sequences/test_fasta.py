@@ -56,6 +56,22 @@ def test_plain_text_is_one_sequence_per_line(content: str, tmp_path: Path) -> No
     assert read(content, tmp_path) == ["ACGTACGT", "TTTTGGGG"]
 
 
+def test_a_tsv_is_a_table_and_its_column_can_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "file.tsv"
+    path.write_text("id\tsequence\tmade\n1\tACGT\tTTTT\n2\tAAAA\t\n", encoding="utf-8")
+    assert read_sequences(path) == ["ACGT", "AAAA"]
+    assert read_sequences(path, "made") == ["TTTT"]
+    with pytest.raises(DataError, match=r"file\.tsv has no column 'x', only id, sequence, made"):
+        read_sequences(path, "x")
+
+
+def test_only_tables_have_columns(tmp_path: Path) -> None:
+    path = tmp_path / "file.fasta"
+    path.write_text(">1\nACGT\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no column 'sequence'; leave that out"):
+        read_sequences(path, "sequence")
+
+
 def test_digits_are_read_as_letters(tmp_path: Path) -> None:
     assert read("sequence\n0101\n1110\n", tmp_path, "file.csv") == ["0101", "1110"]
 

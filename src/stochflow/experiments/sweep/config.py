@@ -42,7 +42,9 @@ class SweepConfig(Settings):
     tasks: list[str] = Field(["tfbind8"], min_length=1, description="Task names, or all.")
     methods: list[str] = Field(["sgfn-kl", "sgfn-db"], min_length=1, description="Method names, or all.")
     noise: list[float | str] = Field(
-        [0.25], min_length=1, description="Channels, each as for `train --noise`; of tables and oracles none by default."
+        [0.25],
+        min_length=1,
+        description="Channels, each as for `train --noise`; of tables and oracles none by default.",
     )
     seeds: int = Field(5, ge=1, le=10_000, description="Runs per method; their seeds count from 0.")
     trajectories: int = Field(32_000, ge=1, le=MOST, description="Budget of every run.")
