@@ -133,8 +133,8 @@ class Environment(ABC):
         """Known designs of a file as rows of tokens, [num, L]."""
         raise ConfigError(f"{self.name} makes no sequences, which {path} holds; leave it out")
 
-    def encode(self, sequences: Sequence[str], source: str) -> Tensor:
-        """Sequences that somebody names as rows of tokens, [num, L]; an error names their `source`."""
+    def spelled(self, sequences: Sequence[str], source: str) -> list[str]:
+        """Sequences as designs are written here; what cannot be a design is refused, and its `source` named."""
         raise ConfigError(f"{self.name} makes no sequences, which {source} holds; leave it out")
 
     @property

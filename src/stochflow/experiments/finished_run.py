@@ -15,7 +15,7 @@ from stochflow.core.errors import ConfigError
 from stochflow.core.ram import require
 from stochflow.core.random import RandomStreams
 from stochflow.environments.base import Environment
-from stochflow.environments.sequences.fasta import read_sequences
+from stochflow.environments.sequences.fasta import read_written
 from stochflow.environments.sequences.oracles.task import named_task
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments.build import restore
@@ -144,9 +144,5 @@ def _excluded(environment: Environment, given: str | Path | Iterable[str] | None
             raise ConfigError(f"'{column}' is a column of excluded sequences, but there are none; add --exclude FILE")
         return set()
     if isinstance(given, str | Path):
-        sequences, source = read_sequences(Path(given), column), str(given)
-    else:
-        sequences, source = [*given], "exclude"
-    if sequences:
-        environment.encode(sequences, source)
-    return set(sequences)
+        return set(environment.spelled(read_written(Path(given), column), str(given)))
+    return set(environment.spelled([*given], "exclude"))

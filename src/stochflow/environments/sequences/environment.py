@@ -120,10 +120,14 @@ class SequenceEnvironment(Environment):
         return SequenceEnvironment(self.task, configured_channel(config.channel, self.task))
 
     def read_designs(self, path: Path) -> Tensor:
-        return self.encode(read_sequences(path), str(path))
+        return encode_for(self.task, read_sequences(path), str(path))
 
-    def encode(self, sequences: Sequence[str], source: str) -> Tensor:
-        return encode_for(self.task, sequences, source)
+    def spelled(self, sequences: Sequence[str], source: str) -> list[str]:
+        letters = self.task.alphabet.letters
+        written = [text.upper() for text in sequences] if letters == letters.upper() else list(sequences)
+        if written:
+            encode_for(self.task, written, source)
+        return written
 
     @property
     def channel_name(self) -> str:

@@ -17,8 +17,8 @@ MAX_BYTES = 64 * 2**20
 _TABLES = (".csv", ".tsv", ".tab")
 
 
-def read_sequences(path: Path, column: str | None = None) -> list[str]:
-    """Sequences of a file in upper case; of a CSV or TSV a column, by default `sequence`, or else the first.
+def read_sequences(path: Path) -> list[str]:
+    """Sequences of a file in upper case; see `read_written`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -27,6 +27,11 @@ def read_sequences(path: Path, column: str | None = None) -> list[str]:
     ...     read_sequences(path)
     ['ACGT', 'GGTA']
     """
+    return [sequence.upper() for sequence in read_written(path)]
+
+
+def read_written(path: Path, column: str | None = None) -> list[str]:
+    """Sequences of a file as they are written; of a CSV or TSV a column, by default `sequence`, or else the first."""
     try:
         text = read_limited(path, MAX_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -40,7 +45,7 @@ def read_sequences(path: Path, column: str | None = None) -> list[str]:
         found = ["".join(entry.split()) for entry in entries]
     else:
         found = text.split()
-    sequences = ["".join(sequence.split()).upper() for sequence in found]
+    sequences = ["".join(sequence.split()) for sequence in found]
     if not all(sequences) or not sequences:
         raise DataError(f"{path} holds no sequences or an empty one; give one sequence per line, FASTA or CSV")
     return sequences
