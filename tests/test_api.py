@@ -276,7 +276,7 @@ def test_the_defaults_in_the_help_are_the_ones_in_use() -> None:
     stated = {}
     for name, parameter in inspect.signature(cli.train).parameters.items():
         for extra in getattr(parameter.annotation, "__metadata__", ()):
-            found = re.search(r"\[default: ([\w.-]+)\]", extra.help or "")
+            found = re.search(r"\[default: ([\w.-]+)[];]", extra.help or "")
             if found:
                 stated[name] = found.group(1)
     assert stated == {name: str(value) for name, value in actual.items()}

@@ -73,6 +73,8 @@ def train(
 ) -> Run:
     """Train a sampler and return its run. Defaults: tfbind8, sgfn-kl, noise 0.25, seed 0, 32,000 trajectories.
 
+    A table or an oracle has no noise unless some is given; the summary says which noise was on.
+
     Args:
         oracle: "package.module:function" or the function itself, in the place of a task: it takes a list of strings
             and returns as many numbers that are not negative. A config or a run that names one is not enough, for it
@@ -92,7 +94,7 @@ def train(
         constraints: what designs must satisfy, as in the config: forbid, both_strands, gc, fixed, max_homopolymer,
             symmetric.
         noise: slip α in [0, 1), "none", "dna-synthesis[:rate]", one α per position separated by commas, or the path
-            of a CSV or YAML confusion matrix.
+            of a CSV or YAML confusion matrix. The default is 0.25, and "none" for a table or an oracle.
         deletion, duplication: probabilities that an intended letter is not written, or written twice; they need
             variable length.
         trajectories, steps, minutes: the budget; at most one of them.
@@ -192,7 +194,7 @@ def build(
 
 def sample(
     run: str | Path | Run,
-    n: int = 1000,
+    n: int | None = None,
     *,
     oracle: str | Function | None = None,
     oracle_engine: str | None = None,

@@ -32,6 +32,34 @@ def test_arguments_go_over_settings_and_settings_over_the_config() -> None:
     assert [layer.get("seed") for layer in layers] == [1, 2, None, 3]
 
 
+@pytest.mark.parametrize("own", [{"table": "a.csv"}, {"oracle": "lab:score"}])
+@pytest.mark.parametrize(
+    ("given", "kind", "noise"),
+    [
+        ({}, "none", 0.25),
+        ({"noise": 0.1}, "uniform-slip", 0.1),
+        ({"noise": "none"}, "none", 0.25),
+        ({"settings": ("channel.noise=0.1",)}, "uniform-slip", 0.1),
+        ({"config": {"channel": {"noise": 0.1}}}, "uniform-slip", 0.1),
+        ({"config": {"channel": {"noise": 0.1}}, "noise": "none"}, "none", 0.1),
+        ({"settings": ("channel.kind=uniform-slip",)}, "uniform-slip", 0.25),
+        ({"config": {"channel": {"kind": "dna-synthesis", "noise": 0.1}}}, "dna-synthesis", 0.1),
+        ({"settings": ("channel.deletion=0.1",)}, "none", 0.25),
+    ],
+)
+def test_a_table_and_an_oracle_have_the_noise_that_is_given(
+    own: dict[str, Any], given: dict[str, Any], kind: str, noise: float
+) -> None:
+    channel = resolve_layers(training_layers(training(**own, **given))).channel
+    assert (channel.kind, channel.noise) == (kind, noise)
+
+
+@pytest.mark.parametrize("task", [None, "tfbind8:ARX", "bits:120,8", "hypergrid"])
+def test_tasks_that_come_with_the_package_keep_their_noise(task: str | None) -> None:
+    channel = resolve_layers(training_layers(training(task=task))).channel
+    assert (channel.kind, channel.noise) == ("uniform-slip", 0.25)
+
+
 def test_an_oracle_takes_the_place_of_a_task() -> None:
     assert training_layers(training(oracle="lab:score"))[-1]["task"] == "oracle:lab:score"
     with pytest.raises(ConfigError, match="leave out 'tfbind8'"):

@@ -66,6 +66,19 @@ def test_the_command_of_a_run_resolves_to_its_config(
         {"budget": {"minutes": 0.125}, "evaluation": {"reference": "it's a file.csv", "mode_threshold": 0.8}},
         {"objective": {"lambda_ratio": 1e-5}, "optimiser": {"updates": 3}},
         {"budget": {"oracle_calls": 9}, "task": "oracle:lab:f", "oracle": {"length": 8, "alphabet": "ACGT"}},
+        {"task": "oracle:lab:f", "oracle": {"length": 8, "alphabet": "ACGT"}, "channel": {"kind": "none"}},
+        {
+            "task": "oracle:lab:f",
+            "oracle": {"length": 8, "alphabet": "ACGT"},
+            "channel": {"kind": "none", "noise": 0.1},
+        },
+        {
+            "task": "oracle:lab:f",
+            "oracle": {"alphabet": "ACGT"},
+            "channel": {"noise": 0.1, "deletion": 0.1},
+            "lengths": {"max_length": 8},
+        },
+        {"task": "motifs:CTCF,50", "reward": {"beta": 3.0}},
         {"constraints": {"forbid": ["GAATTC"], "gc": [0.4, 0.6], "fixed": "....ATG.", "symmetric": False}},
     ],
 )

@@ -4,8 +4,9 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
-from stochflow.reports.logo import information, logo_svg
+from stochflow.reports.logo import information, logo_svg, random_information
 
 
 def test_information_is_what_agreement_leaves_of_the_alphabet() -> None:
@@ -22,7 +23,7 @@ def heights(svg: str) -> list[float]:
 
 
 def test_letters_are_as_tall_as_their_information_with_the_frequent_on_top() -> None:
-    svg = logo_svg(["A", "A", "C", "G"], num_letters=4)
+    svg = logo_svg(["A", "A", "C", "G"] * 100, num_letters=4)
     root = ElementTree.fromstring(svg)
     letters = [element.text for element in root.iter("text") if "letter" in element.get("class", "")]
     assert letters == ["C", "G", "A"]
@@ -44,3 +45,24 @@ def test_letters_are_text_and_never_tags() -> None:
     root = ElementTree.fromstring(logo_svg(["<&\"'"], num_letters=2))
     letters = [element.text for element in root.iter("text") if "letter" in element.get("class", "")]
     assert letters == list("<&\"'")
+
+
+def random_designs(num: int, length: int, letters: str) -> list[str]:
+    drawn = torch.randint(len(letters), (num, length), generator=torch.Generator().manual_seed(0))
+    return ["".join(letters[token] for token in row) for row in drawn.tolist()]
+
+
+@pytest.mark.parametrize(("num", "letters"), [(100, "ACGT"), (1000, "ACDEFGHIKLMNPQRSTVWY"), (5000, "01")])
+def test_random_designs_have_the_information_of_chance(num: int, letters: str) -> None:
+    columns = information(random_designs(num, 200, letters), len(letters))
+    found = [sum(column.values()) for column in columns]
+    # 2 n ln 2 times the information is nearly χ² with K − 1 degrees of freedom, here 200 times
+    share = (2 / (200 * (len(letters) - 1))) ** 0.5
+    assert sum(found) / 200 == pytest.approx(random_information(num, len(letters)), rel=4 * share + 0.01)
+
+
+def test_random_designs_look_flat() -> None:
+    svg = logo_svg(random_designs(100, 20, "ACGT"), num_letters=4)
+    # of 140 pixels
+    assert max(heights(svg)) < 30
+    assert sum(heights(svg)) / 20 < 20

@@ -6,16 +6,21 @@ import re
 import shutil
 import sys
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import stochflow
 from stochflow.cli import app as cli
 from stochflow.core.errors import ConfigError
 from stochflow.reports import page as module
+from stochflow.reports.logo import information
 from stochflow.reports.page import write_report
+from stochflow.reports.reader import read_run
+from stochflow.reports.run_section import tie_words
 from tests.reports.conftest import TINY
 
 SECTIONS = [
@@ -307,3 +312,25 @@ def test_curves_of_a_long_task_go_along_oracle_calls_below_their_ceiling(tmp_pat
         assert best.log_z_true is not None
         assert best.min_kl is not None
         assert f"ceiling {best.log_z_true - best.min_kl:.2f}".rstrip("0") in page.data
+
+
+def test_a_table_of_equal_scores_has_a_flat_logo_and_the_page_says_why(tmp_path: Path) -> None:
+    words = ["".join(letters) for letters in product("ACGT", repeat=5)]
+    table = tmp_path / "flat.csv"
+    table.write_text("sequence,score\n" + "".join(f"{word},1\n" for word in words), encoding="utf-8")
+    settings = [*TINY, "evaluation.num_samples=1000"]
+    run = stochflow.train(table=table, method="sgfn-db", steps=1, settings=settings, out=tmp_path / "run")
+    designs = read_run(run.path).samples
+    best = designs["sequence"].head(100).tolist()
+    # 100 random designs have 0.02 bits at a position, and the first 100 of the alphabet 2 at the first
+    assert max(sum(column.values()) for column in information(best, num_letters=4)) < 0.15
+    text = Reader(write_report(run.path)).text
+    assert f"They are chosen at random among {len(designs)} designs with the same score." in text
+    assert "As many random designs would show about 0.022 bits." in text
+
+
+def test_a_choice_among_equals_is_told_only_where_there_was_one() -> None:
+    scores = pd.Series([3.0, 2.0, 2.0, 1.0])
+    assert [tie_words(scores, num) for num in (1, 3, 4)] == ["", "", ""]
+    assert tie_words(scores, 2) == " The last 1 of them is chosen at random among 2 designs with the same score."
+    assert tie_words(pd.Series([1.0, 1.0, 1.0]), 2) == " They are chosen at random among 3 designs with the same score."

@@ -38,10 +38,11 @@ def sample(**given: Any) -> None:
     style, out = arguments.pop("style"), arguments.pop("out")
     with importing():
         from stochflow import api
+        from stochflow.experiments.draws import NUM_DESIGNS
         from stochflow.runs.directory import format_samples
     frame = api.sample(**arguments)
     text = format_samples(frame, style)
-    if len(frame) < given["n"]:
+    if len(frame) < (given["best"] or given["n"] or NUM_DESIGNS):
         messages.print(f"Only {len(frame)} different designs were found in many draws.", highlight=False)
     say_unscored(float(frame["score"].notna().mean()))
     if out is None:

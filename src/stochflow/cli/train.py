@@ -36,6 +36,7 @@ def train(**given: Any) -> None:
     with progress_line("oracle_calls" if by_calls else "trajectories") as listen:
         run = api.train(**arguments, listen=listen)
     print_summary(run.summary)
+    console.print(f"noise: {escape(str(run.summary.noise or 'none'))}", highlight=False)
     if given["profile"]:
         console.print((run.path / PROFILE).read_text(encoding="utf-8"), markup=False, highlight=False, soft_wrap=True)
     say_unscored(run.summary.scored_fraction)

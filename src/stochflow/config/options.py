@@ -118,7 +118,8 @@ _CONFIG = Option("config", Path, "YAML file of settings.", metavar="FILE")
 _TASK = Option("task", str, "Task name; see `stochflow tasks`.  [default: tfbind8]", "task", flag="")
 _METHOD = Option("method", str, "Method; see `stochflow methods`.  [default: sgfn-kl]", "method")
 _NOISE = Option("noise", str, _NOISE_HELP, "channel", parse=whole_channel)
-_TRAINING_NOISE = replace(_NOISE, help=_NOISE_HELP + "  [default: 0.25]")
+_PRETRAINING_NOISE = replace(_NOISE, help=_NOISE_HELP + "  [default: 0.25]")
+_TRAINING_NOISE = replace(_NOISE, help=_NOISE_HELP + "  [default: 0.25; tables and oracles: none]")
 _SEED = Option("seed", int, "Seed of every random generator.  [default: 0]", "seed")
 _TRAJECTORIES = Option("trajectories", int, "Budget in trajectories.  [default: 32000]", "budget.trajectories")
 _STEPS = Option("steps", int, "Budget in training steps.", "budget.steps")
@@ -251,7 +252,7 @@ PRETRAIN = (
         read=task_names_in,
         parse=list,
     ),
-    _TRAINING_NOISE,
+    _PRETRAINING_NOISE,
     _SEED,
     replace(_STEPS, help="Budget in training steps.  [default: 1500]"),
     _MINUTES,
@@ -289,7 +290,9 @@ COMPARE = (
     Option("tasks", str, "Task names, or all.  [default: tfbind8]", metavar="A,B", read=task_names_in),
     Option("oracle", list[str], f"Your own score function as a task; repeatable. {_NAMED}", metavar=_FUNCTION),
     Option("methods", str, "Method names, or all.  [default: sgfn-kl,sgfn-db]", metavar="A,B", read=names_in),
-    Option("noise", str, "Channels, each as for `train`.  [default: 0.25]", metavar="A,B", read=names_in),
+    Option(
+        "noise", str, "Channels, each as for `train`.  [default: 0.25; oracles: none]", metavar="A,B", read=names_in
+    ),
     Option("seeds", int, "Runs per method, seeds from 0.  [default: 5]"),
     replace(_TRAJECTORIES, help="Budget of every run.  [default: 32000]"),
     replace(_CONFIG, help="YAML file with these options."),
@@ -303,9 +306,12 @@ COMPARE = (
 )
 SAMPLE = (
     RUN,
-    Option("n", int, "Number of designs.", flag="-n", default=1000),
+    Option("n", int, "Number of designs; with --best, of draws to choose from.  [default: 1000; 10000]", flag="-n"),
     Option("style", str, "Output format.", flag="--format", metavar="csv|fasta|jsonl", default="csv"),
     _switch("unique", "Only different sequences."),
+    Option("best", int, "Only the N different designs with the highest scores.", metavar="N"),
+    Option("exclude", Path, "CSV, TSV, FASTA or lines of sequences to leave out.", metavar="FILE"),
+    Option("exclude_column", str, "Column of --exclude.  [default: sequence, or the first]"),
     _NOISE,
     Option("seed", int, "Another seed gives other designs."),
     _SCORE_SAMPLES,

@@ -1,7 +1,7 @@
 """The interface of every environment: what can be intended, how the world answers, what the result is worth."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,15 @@ class Environment(ABC):
     def read_designs(self, path: Path) -> Tensor:
         """Known designs of a file as rows of tokens, [num, L]."""
         raise ConfigError(f"{self.name} makes no sequences, which {path} holds; leave it out")
+
+    def spelled(self, sequences: Sequence[str], source: str) -> list[str]:
+        """Sequences as designs are written here; what cannot be a design is refused, and its `source` named."""
+        raise ConfigError(f"{self.name} makes no sequences, which {source} holds; leave it out")
+
+    @property
+    def num_designs(self) -> int | None:
+        """How many different designs can be made at most, constraints aside; None where nobody has counted."""
+        return None
 
     def check_method(self, config: Config) -> None:  # noqa: B027  # most environments allow every method
         """Refuse what the mathematics of an objective does not allow here."""

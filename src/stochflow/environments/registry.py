@@ -194,19 +194,37 @@ MOTIF_TASK = "motif-matrix"
 _OF_MOTIFS: dict[str, Any] = {"reward": {"beta": 60.0, "floor": 1e-40}}
 # max(score, 0.001)^8, as published for GFlowNets at L = 14 (arXiv:2310.02710)
 _OF_BINDING: dict[str, Any] = {"reward": {"beta": 8.0, "floor": 1e-24}}
-# what tasks have by default, by family
-TASK_SETTINGS = GRAPH_SETTINGS | {"motifs": _OF_MOTIFS, MOTIF_TASK: _OF_MOTIFS, "rna-bind": _OF_BINDING}
-# that no design of a family exceeds: of bits it is e, of the others one
-_SCORE_BOUNDS = {"bits": math.e, "ehrlich": 1.0, "motifs": 1.0, MOTIF_TASK: 1.0, "rna-fold": 1.0}
 # several tasks at once; `pretraining.tasks` names them
 PRETRAINING_TASK = "pretraining"
 # a score function of the user's own
 ORACLE_PREFIX = "oracle:"
+# noise that nobody asked for would be a claim about somebody's own laboratory
+_OF_YOUR_OWN: dict[str, Any] = {"channel": {"kind": "none"}}
+# what tasks have by default, by family
+TASK_SETTINGS = GRAPH_SETTINGS | {
+    "motifs": _OF_MOTIFS,
+    MOTIF_TASK: _OF_MOTIFS,
+    "rna-bind": _OF_BINDING,
+    TABLE_TASK: _OF_YOUR_OWN,
+    ORACLE_PREFIX.removesuffix(":"): _OF_YOUR_OWN,
+}
+# that no design of a family exceeds: of bits it is e, of the others one
+_SCORE_BOUNDS = {"bits": math.e, "ehrlich": 1.0, "motifs": 1.0, MOTIF_TASK: 1.0, "rna-fold": 1.0}
 
 
 def names_graph(task: str) -> bool:
     """True for the name of a task whose states form a graph."""
     return task.partition(":")[0] in GRAPH_SETTINGS
+
+
+def noise_is_asked_for(task: str) -> bool:
+    """True for the name of a task that has no noise unless some is given: a table, an oracle, a Gymnasium world.
+
+    >>> noise_is_asked_for("oracle:lab:score"), noise_is_asked_for("tfbind8")
+    (True, False)
+    """
+    channel: dict[str, Any] = TASK_SETTINGS.get(task.partition(":")[0], {}).get("channel", {})
+    return channel.get("kind") == "none"
 
 
 def score_bound(task: str) -> float | None:

@@ -87,6 +87,8 @@ def resolve_layers(layers: Layers) -> Config:
     method = next((layer["method"] for layer in reversed(layers) if "method" in layer), "sgfn-kl")
     task = next((str(layer["task"]) for layer in reversed(layers) if "task" in layer), "")
     of_task = TASK_SETTINGS.get(task.partition(":")[0], {})
+    if any(_names(layer, "channel", "noise") for layer in layers):  # a number alone means slip, also here
+        of_task = {name: value for name, value in of_task.items() if name != "channel"}
     return resolve([of_task, method_settings(str(method)), *layers])
 
 

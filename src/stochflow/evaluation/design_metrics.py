@@ -8,6 +8,8 @@ take the place of Hamming distances; a Hamming distance that is asked for by nam
 import torch
 from torch import Tensor
 
+from stochflow.core.hashes import row_hashes
+
 # entries of the largest distance block and pairs per edit-distance batch: tens of megabytes, whatever n is
 _DISTANCES_PER_CHUNK = 2**22
 _PAIRS_PER_CHUNK = 2**16
@@ -76,13 +78,16 @@ def num_modes(
 def top_k(tokens: Tensor, scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k best distinct designs, best first, and their scores; [n, L], [n] → [m, L], [m].
 
-    m is k, or the number of distinct designs if that is smaller. Equal scores are ordered lexicographically by
-    tokens; a repeated design has the best of its scores.
+    m is k, or the number of distinct designs if that is smaller. Equal scores are ordered by a hash of the tokens: of
+    more designs than there are places a random choice shows what they have in common, while the first of the alphabet
+    begin alike. A repeated design has the best of its scores.
     """
     if k < 0:
         raise ValueError(f"k is {k}; ask for zero or more designs")
     candidates, best_scores = _ranked(tokens, scores)
-    return candidates[:k], best_scores[:k]
+    shuffled = torch.from_numpy(row_hashes(candidates.cpu().numpy()).argsort()).to(candidates.device)
+    order = shuffled[best_scores[shuffled].argsort(descending=True, stable=True)]
+    return candidates[order[:k]], best_scores[order[:k]]
 
 
 def novelty(tokens: Tensor, reference: Tensor, padding: int | None = None) -> float:

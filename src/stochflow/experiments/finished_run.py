@@ -1,7 +1,7 @@
 """A run directory with its trained sampler."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,11 @@ from stochflow.core.errors import ConfigError
 from stochflow.core.ram import require
 from stochflow.core.random import RandomStreams
 from stochflow.environments.base import Environment
+from stochflow.environments.sequences.fasta import read_written
 from stochflow.environments.sequences.oracles.task import named_task
 from stochflow.evaluation.summary import Summary
 from stochflow.experiments.build import restore
-from stochflow.experiments.draws import drawn
+from stochflow.experiments.draws import Request
 from stochflow.experiments.experiment import Experiment, summarise
 from stochflow.experiments.torch_settings import computing
 from stochflow.runs.directory import RunDirectory
@@ -64,9 +65,12 @@ class Run:
 
     def sample(
         self,
-        n: int = 1000,
+        n: int | None = None,
         *,
         unique: bool = False,
+        best: int | None = None,
+        exclude: str | Path | Iterable[str] | None = None,
+        exclude_column: str | None = None,
         noise: float | str | None = None,
         seed: int | None = None,
         score_samples: bool = False,
@@ -74,23 +78,35 @@ class Run:
         """Designs from the trained policy: sequence, intended, score, log_reward, log_prob.
 
         Args:
+            n: how many; 1,000 by default. With `best`, how many are drawn to choose from; by default 10,000, and more
+                until there are enough different ones or fewer than 1 in 200 draws is new.
             unique: draw until there are n different sequences, or until fewer than 1 in 200 draws is new.
+            best: only so many different designs, those with the highest expected scores, best first. Of equal scores
+                those count first that the policy draws more often, and of these random ones, by the seed. Designs that
+                break a constraint or have no score are left out.
+            exclude: sequences that `best` or `unique` shall leave out, or a file of them: FASTA, CSV, TSV, or one per
+                line.
+            exclude_column: of the sequences in that file; by default `sequence`, or else the first.
             noise: another channel than the one of training, as for `train`.
             seed: draws differ by seed; the run's own by default.
             score_samples: ask the oracle, which the run must have been loaded with, for scores that were never paid
                 for; without it they are NaN.
         """
-        if n < 1:
-            raise ConfigError(f"cannot draw {n} designs; give a number of at least 1")
-        require({f"{n:,} designs": float(n) * _BYTES_PER_DESIGN}, "draw fewer at a time, each time with another seed")
+        request = Request(n, unique, best, score_samples)
+        request.check(exclude is not None)
+        needed = {f"{request.num:,} designs": float(request.num) * _BYTES_PER_DESIGN}
+        require(needed, "draw fewer at a time, each time with another seed")
         experiment = self.experiment()
         config, environment = experiment.config, self._environment(noise)
+        excluded = _excluded(environment, exclude, exclude_column)
+        request.check_space(environment.num_designs, len(excluded))
         generator = RandomStreams(config.seed if seed is None else seed)["evaluation"]
         with computing(config), contextlib.closing(environment):
-            return drawn(
+            return request.drawn(
                 lambda num: experiment.samples(num, generator, environment, score_samples),
-                n,
-                environment.object_column if unique else None,
+                environment.object_column,
+                excluded,
+                generator,
             )
 
     def evaluate(self, *, noise: float | str | None = None, score_samples: bool = False) -> Summary:
@@ -119,3 +135,14 @@ class Run:
         edits = {"deletion": channel.deletion, "duplication": channel.duplication}
         settings = resolve([{"channel": edits | whole_channel(noise)}]).channel
         return experiment.environment.under(experiment.config.model_copy(update={"channel": settings}))
+
+
+def _excluded(environment: Environment, given: str | Path | Iterable[str] | None, column: str | None) -> set[str]:
+    """Sequences that are not wanted, all of which the environment could make."""
+    if given is None:
+        if column is not None:
+            raise ConfigError(f"'{column}' is a column of excluded sequences, but there are none; add --exclude FILE")
+        return set()
+    if isinstance(given, str | Path):
+        return set(environment.spelled(read_written(Path(given), column), str(given)))
+    return set(environment.spelled([*given], "exclude"))

@@ -5,20 +5,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from stochflow.config.environment import ChannelConfig
-from stochflow.config.layers import leaves, resolve
-from stochflow.config.methods import method_settings
+from stochflow.config.layers import leaves
 from stochflow.config.noise import parse_noise
 from stochflow.config.schema import Config
 from stochflow.config.yaml import parse_assignment, yaml_line
 from stochflow.core.errors import ConfigError, StochflowError
 from stochflow.environments.registry import PRETRAINING_TASK
 from stochflow.environments.sequences.oracles.task import PREFIX
+from stochflow.environments.settings import resolve_layers
 
 _NOT_ABOUT_LEARNING = ("device", "threads", "evaluation", "checkpoint_every")
 
 
 def train_command(config: Config, out: str) -> str:
-    """A `stochflow train …`, or `pretrain`, that resolves to this config; defaults of the method are not repeated.
+    """A `stochflow train …`, or `pretrain`, that resolves to this config; defaults of task and method are not repeated.
 
     The settings of an unknown method cannot be resolved; the command then refers to the config file.
     """
@@ -83,7 +83,7 @@ def _common_changes(configs: Sequence[Config]) -> list[str] | None:
     layers = [parse_assignment(text) for text in changed]
     for config in configs:
         flags = config.model_dump(include={"task", "method", "seed", "channel", "budget"}, exclude_none=True)
-        if resolve([method_settings(config.method), *layers, flags]) != config:
+        if resolve_layers([*layers, flags]) != config:
             return None
     return changed
 
@@ -104,9 +104,10 @@ def assignments(config: Config) -> list[str]:
     noise = noise_flag(config.channel)
     if noise is not None:
         flags["channel"] = parse_noise(noise)
-    given = dict(leaves(resolve([method_settings(config.method), flags]).model_dump(mode="json")))
+    given = dict(leaves(resolve_layers([flags]).model_dump(mode="json")))
     wanted = dict(leaves(config.model_dump(mode="json")))
-    return [f"{name}={yaml_line(value)}" for name, value in wanted.items() if given[name] != value]
+    said = () if noise is not None else ("channel.kind",)  # a slip alone would choose another than the task's own
+    return [f"{name}={yaml_line(value)}" for name, value in wanted.items() if given[name] != value or name in said]
 
 
 def peculiarities(config: Config) -> tuple[str, ...]:

@@ -13,6 +13,8 @@ _CELL, _HEIGHT, _LEFT, _TOP, _BOTTOM = 40, 140, 46, 8, 24
 # cap height over font size, within two per cent in the usual sans-serif faces
 _CAPITAL = 0.72
 _FONT = 100
+# how far the axis reaches at least, in heights of random designs
+_OVER_CHANCE = 10
 _STEPS = (0.05, 0.1, 0.25, 0.5, 1.0)
 
 
@@ -33,11 +35,22 @@ def information(sequences: Sequence[str], num_letters: int) -> list[dict[str, fl
     return columns
 
 
+def random_information(num_sequences: int, num_letters: int) -> float:
+    """Information in bits that a position of random sequences shows on average, (K − 1)/(2 n ln 2), or log2 K if less.
+
+    >>> round(random_information(100, num_letters=4), 4)
+    0.0216
+    """
+    return min((num_letters - 1) / (2 * num_sequences * math.log(2)), math.log2(max(num_letters, 2)))
+
+
 def logo_svg(sequences: Sequence[str], num_letters: int) -> str:
     """Stacked letters per position, the most frequent on top, in rows of at most 20 positions."""
     columns = information(sequences, num_letters)
-    # the axis ends at the next tick above the tallest position, so that small heights are readable
-    tallest = max(sum(column.values()) for column in columns)
+    # the axis ends at the next tick above the tallest position, so that small heights are readable, but not those that
+    # random designs would have
+    chance = min(_OVER_CHANCE * random_information(len(sequences), num_letters), math.log2(max(num_letters, 2)))
+    tallest = max(chance, *(sum(column.values()) for column in columns))
     step = next((step for step in _STEPS if tallest <= 4 * step), _STEPS[-1])
     most = step * max(math.ceil(tallest / step - 1e-9), 1)
     order = sorted({letter for column in columns for letter in column})

@@ -11,6 +11,7 @@ import pandas as pd
 from stochflow.config.schema import Config
 from stochflow.core.errors import DataError, StochflowError
 from stochflow.core.files import check_columns, read_limited
+from stochflow.core.hashes import text_hashes
 from stochflow.evaluation.summary import Summary
 from stochflow.runs.directory import CONFIG, RunDirectory
 
@@ -181,7 +182,9 @@ def _samples(path: Path, problems: list[str]) -> pd.DataFrame:
         problems.append(f"{num_unpaid} of {len(rows)} designs have no score, so they are not ranked below.")
     rows["drawn"] = rows.groupby("sequence")["sequence"].transform("size")
     distinct = rows[rows["sequence"] != ""].drop_duplicates("sequence").dropna()
-    return distinct.sort_values(["score", "sequence"], ascending=[False, True], ignore_index=True)
+    # equal scores in an order that has nothing to do with the letters: a logo of the first would show the alphabet
+    shuffled = distinct.iloc[text_hashes(distinct["sequence"].tolist()).argsort()]
+    return shuffled.sort_values("score", ascending=False, kind="stable", ignore_index=True)
 
 
 def _versions(path: Path, problems: list[str]) -> dict[str, str]:

@@ -1,6 +1,10 @@
 """Section of one run: headline figures, exact results of its checkpoint, curves and designs."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+
+import pandas as pd
 
 from stochflow.environments.registry import PRETRAINING_TASK, names_graph
 from stochflow.reports import figures
@@ -8,7 +12,7 @@ from stochflow.reports.checkpoint import ExactResults, exact_results
 from stochflow.reports.groups import MEASURES
 from stochflow.reports.html import markup
 from stochflow.reports.html.markup import Charts, Column
-from stochflow.reports.logo import logo_svg
+from stochflow.reports.logo import logo_svg, random_information
 from stochflow.reports.reader import RunRecord
 
 NUM_DESIGNS = 100
@@ -129,10 +133,28 @@ def _designs(run: RunRecord, results: ExactResults) -> str:
     words = f"The {len(top)} best of {len(run.samples)} different designs, and how often each was drawn."
     return (
         title
+        + markup.paragraph(words + tie_words(run.samples["score"], len(top)))
         + ("" if names_graph(run.config.task) else _logo(list(top["sequence"]), results))
-        + markup.paragraph(words)
         + markup.table(columns, rows, 1, "Best designs")
     )
+
+
+def tie_words(scores: pd.Series[float], num: int) -> str:
+    """What to say where some of the `num` best have no better score than others that are left out; else nothing.
+
+    Args:
+        scores: of all designs, best first.
+
+    >>> tie_words(pd.Series([3.0, 1.0, 1.0, 1.0]), 2)
+    ' The last 1 of them is chosen at random among 3 designs with the same score.'
+    """
+    least = scores.iloc[num - 1]
+    num_better, num_tied = int((scores > least).sum()), int((scores == least).sum())
+    num_chosen = num - num_better
+    if num_chosen == num_tied:
+        return ""
+    which = "They are" if num_better == 0 else f"The last {num_chosen} of them {'is' if num_chosen == 1 else 'are'}"
+    return f" {which} chosen at random among {num_tied} designs with the same score."
 
 
 def _logo(sequences: list[str], results: ExactResults) -> str:
@@ -141,6 +163,7 @@ def _logo(sequences: list[str], results: ExactResults) -> str:
     num_letters = results.num_letters or len(set("".join(sequences)))
     words = (
         f"Sequence logo of the {len(sequences)} best designs: the height of a position is the information in it, "
-        f"log2 of {num_letters} letters minus the entropy; each design counts once."
+        f"log2 of {num_letters} letters minus the entropy; each design counts once. As many random designs would show "
+        f"about {random_information(len(sequences), num_letters):.2g} bits."
     )
     return logo_svg(sequences, num_letters) + markup.paragraph(words)

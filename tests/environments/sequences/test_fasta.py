@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from stochflow.core.errors import DataError
-from stochflow.environments.sequences.fasta import read_sequences
+from stochflow.environments.sequences.fasta import read_sequences, read_written
 
 
 def read(content: str | bytes, tmp_path: Path, name: str = "file.txt") -> list[str]:
@@ -54,6 +54,22 @@ def test_a_csv_gives_its_column_sequence_or_else_its_first(content: str, tmp_pat
 )
 def test_plain_text_is_one_sequence_per_line(content: str, tmp_path: Path) -> None:
     assert read(content, tmp_path) == ["ACGTACGT", "TTTTGGGG"]
+
+
+def test_a_tsv_is_a_table_and_its_column_can_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "file.tsv"
+    path.write_text("id\tsequence\tmade\n1\tACGT\tTTTT\n2\tAAAA\t\n", encoding="utf-8")
+    assert read_sequences(path) == ["ACGT", "AAAA"]
+    assert read_written(path, "made") == ["TTTT"]
+    with pytest.raises(DataError, match=r"file\.tsv has no column 'x', only id, sequence, made"):
+        read_written(path, "x")
+
+
+def test_only_tables_have_columns(tmp_path: Path) -> None:
+    path = tmp_path / "file.fasta"
+    path.write_text(">1\nACGT\n", encoding="utf-8")
+    with pytest.raises(DataError, match="no column 'sequence'; leave that out"):
+        read_written(path, "sequence")
 
 
 def test_digits_are_read_as_letters(tmp_path: Path) -> None:

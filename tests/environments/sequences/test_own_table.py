@@ -53,6 +53,20 @@ def test_a_run_lives_on_its_own_copy_of_the_table(table: Path, tmp_path: Path) -
     assert stochflow.report(moved).exists()
 
 
+def test_a_run_with_noise_goes_on_with_it_without_being_told(table: Path) -> None:
+    quiet = {name: value for name, value in QUICK.items() if name != "channel"}
+    assert train(table, noise=0.25, config=quiet).summary.noise == 0.25
+    assert train(table, config=quiet, steps=3, resume=True).summary.noise == 0.25
+    assert train(table, config=quiet, overwrite=True).summary.noise == 0.0
+
+
+def test_excluded_designs_are_spelled_as_in_the_table(table: Path) -> None:
+    run = train(table)
+    assert sorted(run.sample(best=1, exclude=["aa", "ab", "ba"])["sequence"]) == ["bb"]
+    with pytest.raises(DataError, match="exclude: letters"):
+        run.sample(best=1, exclude=["AA"])
+
+
 def test_a_copy_that_was_changed_is_refused(table: Path) -> None:
     run = train(table)
     copy = run.path / TABLE_COPY

@@ -47,6 +47,18 @@ def test_settings_go_over_those_of_every_method(tmp_path: Path) -> None:
     assert len({run.config.optimiser.batch_size for run in plan(spec)}) == 2  # each keeps what is its own
 
 
+@pytest.mark.parametrize(("tasks", "noise"), [(["oracle:lab:a", "table"], "none"), (["bits:120,8"], 0.25)])
+def test_a_comparison_that_names_no_noise_has_that_of_its_tasks(tasks: list[str], noise: Any, tmp_path: Path) -> None:
+    assert specify(tmp_path / "sweep", {"tasks": tasks}).noise == [noise]
+    assert specify(tmp_path / "sweep", {"tasks": tasks, "noise": [0.1]}).noise == [0.1]
+
+
+def test_tasks_of_different_default_noise_need_one_that_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="choose one with --noise"):
+        specify(tmp_path / "sweep", {"tasks": ["tfbind8", "oracle:lab:a"]})
+    assert specify(tmp_path / "sweep", {"tasks": ["tfbind8", "oracle:lab:a"], "noise": ["none"]}).noise == ["none"]
+
+
 def test_deletions_and_duplications_are_settings_of_every_run(tmp_path: Path) -> None:
     table = tmp_path / "mixed.csv"
     table.write_text("sequence,score\nA,0.1\nAC,0.9\nACG,0.5\n", encoding="utf-8")

@@ -1,6 +1,7 @@
 """Sequences as an environment: a task says what they are worth, a channel what comes of each intended letter."""
 
 import warnings
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from stochflow.environments.channel_factory import make_channel
 from stochflow.environments.channels import Channel
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.constraints import ConstrainedTask, PrefixMask
-from stochflow.environments.sequences.fasta import read_tokens
+from stochflow.environments.sequences.fasta import encode_for, read_sequences
 from stochflow.environments.sequences.task import Task
 from stochflow.environments.sequences.variable_length import EditChannel, LengthMask, LengthRules, VariableTask
 
@@ -111,11 +112,22 @@ class SequenceEnvironment(Environment):
         decode = self.task.alphabet.decode
         return pd.DataFrame({"sequence": decode(outcomes), "intended": decode(intentions)})
 
+    @property
+    def num_designs(self) -> int:
+        return self.task.num_designs
+
     def under(self, config: Config) -> "SequenceEnvironment":
         return SequenceEnvironment(self.task, configured_channel(config.channel, self.task))
 
     def read_designs(self, path: Path) -> Tensor:
-        return read_tokens(path, self.task)
+        return encode_for(self.task, read_sequences(path), str(path))
+
+    def spelled(self, sequences: Sequence[str], source: str) -> list[str]:
+        letters = self.task.alphabet.letters
+        written = [text.upper() for text in sequences] if letters == letters.upper() else list(sequences)
+        if written:
+            encode_for(self.task, written, source)
+        return written
 
     @property
     def channel_name(self) -> str:

@@ -1,7 +1,8 @@
-"""Reader of sequence files: FASTA, CSV, or one sequence per line."""
+"""Reader of sequence files: FASTA, CSV, TSV, or one sequence per line."""
 
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -9,13 +10,15 @@ from torch import Tensor
 
 from stochflow.core.errors import DataError
 from stochflow.core.files import check_columns, read_limited
+from stochflow.core.text_table import plain, separator, shown
 from stochflow.environments.sequences.task import Task
 
 MAX_BYTES = 64 * 2**20
+_TABLES = (".csv", ".tsv", ".tab")
 
 
 def read_sequences(path: Path) -> list[str]:
-    """Sequences of a file in upper case; of a CSV its column `sequence`, or its first column.
+    """Sequences of a file in upper case; see `read_written`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
@@ -24,32 +27,54 @@ def read_sequences(path: Path) -> list[str]:
     ...     read_sequences(path)
     ['ACGT', 'GGTA']
     """
+    return [sequence.upper() for sequence in read_written(path)]
+
+
+def read_written(path: Path, column: str | None = None) -> list[str]:
+    """Sequences of a file as they are written; of a CSV or TSV a column, by default `sequence`, or else the first."""
     try:
         text = read_limited(path, MAX_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({error}); check the path") from None
-    if path.suffix == ".csv":
-        try:
-            check_columns(text.encode())
-            frame = pd.read_csv(io.StringIO(text), dtype=str)
-        except ValueError as error:
-            raise DataError(f"{path} is not a CSV table ({' '.join(str(error).split())}); correct it") from None
-        column = "sequence" if "sequence" in frame.columns else frame.columns[0]
-        found = frame[column].dropna().str.strip().tolist()
+    if path.suffix.lower() in _TABLES:
+        found = _column_of(path, text, column)
+    elif column is not None:
+        raise DataError(f"{path} is no .csv or .tsv table, so it has no column '{plain(column)}'; leave that out")
     elif text.lstrip().startswith(">"):
         entries = re.split(r"^>.*$", text, flags=re.MULTILINE)[1:]
         found = ["".join(entry.split()) for entry in entries]
     else:
         found = text.split()
-    sequences = ["".join(sequence.split()).upper() for sequence in found]
+    sequences = ["".join(sequence.split()) for sequence in found]
     if not all(sequences) or not sequences:
         raise DataError(f"{path} holds no sequences or an empty one; give one sequence per line, FASTA or CSV")
     return sequences
 
 
-def read_tokens(path: Path, task: Task) -> Tensor:
-    """Sequences of a file as tokens of the task, [num_sequences, L]."""
-    tokens = task.alphabet.encode(read_sequences(path))
+def encode_for(task: Task, sequences: Sequence[str], source: str) -> Tensor:
+    """Sequences as tokens of the task, [num_sequences, L]; an error names their `source`."""
+    try:
+        tokens = task.alphabet.encode(sequences)
+    except DataError as error:
+        raise DataError(f"{source}: {error}") from None
     if task.padding is None and tokens.shape[1] != task.length:
-        raise DataError(f"{path} holds sequences of length {tokens.shape[1]}, but {task.name} has length {task.length}")
+        raise DataError(
+            f"{source} holds sequences of length {tokens.shape[1]}, but {task.name} has length {task.length}; give "
+            "sequences of that length"
+        )
     return tokens
+
+
+def _column_of(path: Path, text: str, column: str | None) -> list[str]:
+    """Entries of a column of a table that are not empty."""
+    try:
+        check_columns(text.encode(), separator(path))
+        frame = pd.read_csv(io.StringIO(text), sep=separator(path), dtype=str)
+    except ValueError as error:
+        kind = "CSV" if separator(path) == "," else "TSV"
+        raise DataError(f"{path} is not a {kind} table ({' '.join(str(error).split())}); correct it") from None
+    if column is None:
+        column = "sequence" if "sequence" in frame.columns else frame.columns[0]
+    if column not in frame.columns:
+        raise DataError(f"{path} has no column '{plain(column)}', only {shown(list(frame.columns))}; name one of these")
+    return [str(entry).strip() for entry in frame[column].dropna()]

@@ -76,7 +76,7 @@ def compare(
         tasks, methods: names, or ["all"]; by default tfbind8, and sgfn-kl beside sgfn-db.
         oracle: names of score functions, "package.module:function", as tasks beside the others. One that a file names
             as a task runs only if it is named here too.
-        noise: channels, each as for `train`; by default 0.25.
+        noise: channels, each as for `train`; by default 0.25, or none where all tasks are tables or oracles.
         seeds: runs per method, 5 by default.
         trajectories: budget of every run, 32,000 by default.
         config: a YAML file or a dictionary with the fields of `SweepConfig`; the arguments here go over it.

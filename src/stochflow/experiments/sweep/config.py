@@ -16,7 +16,7 @@ from stochflow.config.schema import MOST
 from stochflow.config.yaml import parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError
 from stochflow.core.files import unwritable, write_atomically
-from stochflow.environments.registry import ORACLE_PREFIX, TASKS
+from stochflow.environments.registry import ORACLE_PREFIX, TASKS, noise_is_asked_for
 from stochflow.environments.settings import check_settings, resolve_layers
 
 SPECIFICATION = "sweep.yaml"
@@ -41,7 +41,11 @@ class SweepConfig(Settings):
 
     tasks: list[str] = Field(["tfbind8"], min_length=1, description="Task names, or all.")
     methods: list[str] = Field(["sgfn-kl", "sgfn-db"], min_length=1, description="Method names, or all.")
-    noise: list[float | str] = Field([0.25], min_length=1, description="Channels, each as for `train --noise`.")
+    noise: list[float | str] = Field(
+        [0.25],
+        min_length=1,
+        description="Channels, each as for `train --noise`; of tables and oracles none by default.",
+    )
     seeds: int = Field(5, ge=1, le=10_000, description="Runs per method; their seeds count from 0.")
     trajectories: int = Field(32_000, ge=1, le=MOST, description="Budget of every run.")
     settings: dict[str, Any] = Field({}, description="Settings of every run, as in `train --config`.")
@@ -160,9 +164,20 @@ def store(path: Path, spec: SweepConfig) -> None:
 
 def _checked(given: Mapping[str, Any]) -> SweepConfig:
     try:
-        return SweepConfig.model_validate(dict(given))
+        return SweepConfig.model_validate(_default_noise(given) | dict(given))
     except ValidationError as error:
         raise ConfigError(sentence_of(error, SweepConfig)) from None
+
+
+def _default_noise(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The noise of a comparison that names none: that of its tasks."""
+    tasks = given.get("tasks")
+    quiet = [noise_is_asked_for(str(task)) for task in tasks] if isinstance(tasks, list) else []
+    if "noise" in given or not any(quiet):
+        return {}
+    if not all(quiet):
+        raise ConfigError("some of these tasks have noise 0.25 by default and some none; choose one with --noise")
+    return {"noise": ["none"]}
 
 
 def _check_free(path: Path) -> None:
