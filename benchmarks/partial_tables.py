@@ -34,7 +34,7 @@ from stochflow.surrogates.registry import make_surrogate
 
 PROTEIN, STOP, DNA = "ACDEFGHIKLMNPQRSTVWY", "*", "ACGT"
 LETTERS = {"amyloid": PROTEIN + STOP, "tdp43": PROTEIN + STOP, "sortseq": DNA}
-SURROGATES = ("kmer-ridge", "gaussian-process", "convolution", "position-pairs")
+SURROGATES = ("kmer-ridge", "gaussian-process", "calibrated-gaussian-process", "convolution", "position-pairs")
 LOWER = 0.8  # share of the rows that a surrogate may be fitted to
 NUM_GATES = 10
 

@@ -74,6 +74,6 @@ def test_what_is_broken_names_its_package(package: Path, name: str, reason: str)
 
 def test_an_unknown_name_lists_those_there_are() -> None:
     with pytest.raises(
-        ConfigError, match="kmer-ridge, gaussian-process, forest, convolution, position-pairs, ensemble"
+        ConfigError, match="kmer-ridge, gaussian-process, calibrated-gaussian-process, forest, convolution"
     ):
         make_surrogate("gp", 4, 5)

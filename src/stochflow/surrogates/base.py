@@ -61,8 +61,8 @@ class Prediction:
             errors = (scores / self.mean).log() / self.log_deviation
         return errors.clamp(min=-_FAR, max=_FAR)
 
-    def widened(self, factor: float) -> "Prediction":
-        """The same means with deviations that are so many times as large."""
+    def widened(self, factor: float | Tensor) -> "Prediction":
+        """The same means with deviations that are so many times as large; one factor, or one per row, [num]."""
         if self.log_deviation is None:
             return Prediction(self.mean, factor * self.deviation)
         spread = factor * self.log_deviation

@@ -6,6 +6,7 @@ from importlib.metadata import EntryPoint
 from stochflow.core.errors import ConfigError
 from stochflow.core.plugins import plugins, reason_of, unusable
 from stochflow.surrogates.base import Surrogate
+from stochflow.surrogates.calibrated import Calibrated
 from stochflow.surrogates.convolution import ConvolutionEnsemble
 from stochflow.surrogates.ensemble import Ensemble
 from stochflow.surrogates.forest import Forest
@@ -22,6 +23,10 @@ def _ridge(num_tokens: int, length: int, distance: LetterDistance) -> Surrogate:
     return KmerRidge(num_tokens, length)
 
 
+def _calibrated_process(num_tokens: int, length: int, distance: LetterDistance) -> Surrogate:
+    return Calibrated(GaussianProcess(num_tokens, length, distance))
+
+
 def _ensemble(num_tokens: int, length: int, distance: LetterDistance) -> Surrogate:
     names = ("kmer-ridge", "gaussian-process")
     return Ensemble({name: SURROGATES[name](num_tokens, length, distance) for name in names})
@@ -30,6 +35,7 @@ def _ensemble(num_tokens: int, length: int, distance: LetterDistance) -> Surroga
 SURROGATES: dict[str, Factory] = {
     "kmer-ridge": _ridge,
     "gaussian-process": GaussianProcess,
+    "calibrated-gaussian-process": _calibrated_process,
     "forest": Forest,
     "convolution": ConvolutionEnsemble,
     "position-pairs": PositionPairEnsemble,
