@@ -22,11 +22,12 @@ NUM_DRAWS = 8  # outcomes of an order, where they cannot be summed over
 
 
 class ScoreModel:
-    """Surrogates of the score, weighted by their errors on held-out rows, on scores of any sign and scale.
+    """Surrogates of scores of any sign and scale, chosen or weighted by their errors on held-out rows.
 
-    The members are Gaussian processes of the scores and of their logarithms and a ridge regression on k-mers; in spaces
-    that cannot be enumerated also networks of motifs and of pairs of positions. The process of the scores alone says
-    how designs resemble each other (`resemblance`).
+    In a space that can be enumerated it is a Gaussian process of the scores or of their logarithms, whichever errs less
+    on held-out rows; elsewhere a mean of both with a ridge regression on k-mers and networks of motifs and of pairs of
+    positions, with the weights that err least. The process of the scores alone says how designs resemble each other
+    (`resemblance`).
 
     >>> from stochflow.config.environment import ConstraintConfig
     >>> from stochflow.environments.channels import uniform_slip
@@ -46,7 +47,7 @@ class ScoreModel:
     def __init__(self, space: DesignSpace, evidence: Evidence) -> None:
         self._space, self.evidence = space, evidence
         self._shift = float(evidence.scores.min())  # surrogates take scores that are not negative
-        self.ensemble = Ensemble(_members(space))
+        self.ensemble = _ensemble(space)
         self.ensemble.fit(evidence.tokens, evidence.scores - self._shift, evidence.variances)
 
     def predict(self, tokens: Tensor) -> Prediction:
@@ -93,17 +94,20 @@ def distance_of(alphabet: Alphabet) -> LetterDistance:
     return amino_acids(letters) if set(letters) == set(AMINO_ACIDS) else hamming(len(letters))
 
 
-def _members(space: DesignSpace) -> dict[str, Surrogate]:
+def _ensemble(space: DesignSpace) -> Ensemble:
     shape, distance = (len(space.alphabet), space.length), distance_of(space.alphabet)
-    members: dict[str, Surrogate] = {
+    processes: dict[str, Surrogate] = {
         "gaussian-process": GaussianProcess(*shape, distance),
         "log-process": GaussianProcess(*shape, distance, transform="log"),
-        "kmer-ridge": KmerRidge(*shape),
     }
-    if space.length * math.log(len(space.alphabet)) > math.log(MAX_ENUMERABLE):
-        members["convolution"] = ConvolutionEnsemble(*shape, distance)
-        members["position-pairs"] = PositionPairEnsemble(*shape, distance)
-    return members
+    if space.length * math.log(len(space.alphabet)) <= math.log(MAX_ENUMERABLE):
+        return Ensemble(processes, "choose")
+    others: dict[str, Surrogate] = {
+        "kmer-ridge": KmerRidge(*shape),
+        "convolution": ConvolutionEnsemble(*shape, distance),
+        "position-pairs": PositionPairEnsemble(*shape, distance),
+    }
+    return Ensemble(processes | others)
 
 
 def _shifted(prediction: Prediction, shift: float) -> Prediction:
