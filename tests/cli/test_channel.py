@@ -9,7 +9,7 @@ import yaml
 from stochflow import FittedChannel
 from tests.cli.conftest import Stochflow
 
-PAIRS = "intended,observed,count\nACGTACGT,ACGTACGT,900\nACGTACGT,ACGTACAT,90\nTTGACCAG,TTGACCAG,10\nACG,AC,3\n"
+PAIRS = "intended,observed,count\nACGTACGT,ACGTACGT,900\nACGTACGT,ACGTACAT,90\nTTGACCAG,TTGACCAG,10\nACGTACGT,TTTTT,3\n"
 
 
 @pytest.fixture(autouse=True)
@@ -21,9 +21,7 @@ def _pairs(run_cli: Stochflow) -> None:
 def test_a_channel_is_fitted_and_shown(run_cli: Stochflow) -> None:
     fitted = run_cli("channel", "fit", "pairs.csv", "--out", "channel.yaml", "--model", "global")
     assert fitted.code == 0
-    assert fitted.err == (
-        "Left out: 3 pairs (0.3 %) of two lengths; insertions and deletions are not part of this channel.\n"
-    )
+    assert fitted.err == ("Left out: 3 pairs (0.3 %), which differ in more than a third of their letters.\n")
     assert "Written: channel.yaml" in fitted.out
     shown = run_cli("channel", "show", "channel.yaml")
     assert (shown.code, shown.err) == (0, fitted.err)
@@ -98,7 +96,7 @@ def test_a_file_for_another_task_is_refused(task: str, reason: str, run_cli: Sto
         (PAIRS, ["--alphabet", "AA"], "the letter 'A' twice"),
         (PAIRS.replace("900", "-9"), [], "the count '-9' in line 2"),
         (PAIRS + "A,,1\n", [], "no value in the column 'observed' in line 6"),
-        ("intended,observed\nA,AC\n", [], "all 1 pairs of pairs.csv differ in length"),
+        ("intended,observed\nACGT,TT\n", [], "all 1 pairs of pairs.csv differ in more than a third of their letters"),
         (PAIRS + "ACG,ACG,1\n", ["--model", "position"], "choose --model global"),
     ],
 )

@@ -13,7 +13,7 @@ from scipy.stats import binom
 import stochflow
 from stochflow import Channel, ConfigError, DataError, FittedChannel, confusion, fit_channel
 from stochflow.core.arrays import Array
-from stochflow.environments import channel_fit
+from stochflow.environments import fitted_channel
 from stochflow.environments.channels import positional
 from stochflow.environments.sequences.task import Alphabet
 
@@ -63,7 +63,7 @@ def test_intervals_cover_the_truth_as_often_as_they_should() -> None:
         assert ((found.lower <= found.matrices) & (found.matrices <= found.upper)).all()
     # what Wilson intervals cover at these counts, exactly
     successes = np.arange(num_letters + 1)
-    lower, upper = channel_fit.wilson_interval(successes, np.full_like(successes, num_letters))
+    lower, upper = fitted_channel.wilson_interval(successes, np.full_like(successes, num_letters))
     inside = (lower <= TRUTH[..., None]) & (upper >= TRUTH[..., None])
     exact = (binom.pmf(successes, num_letters, TRUTH[..., None]) * inside).sum(axis=-1)
     assert 0.94 < exact.mean() < 0.96
@@ -73,7 +73,7 @@ def test_intervals_cover_the_truth_as_often_as_they_should() -> None:
 
 
 def test_wilson_intervals_have_the_published_values() -> None:
-    lower, upper = channel_fit.wilson_interval(np.array([0, 1, 15, 20, 0]), np.array([20, 29, 148, 20, 0]))
+    lower, upper = fitted_channel.wilson_interval(np.array([0, 1, 15, 20, 0]), np.array([20, 29, 148, 20, 0]))
     # 15 of 148: Newcombe (1998), table I, method 3; 1 of 29 and 0 of 20 as well
     np.testing.assert_allclose(lower, [0.0, 0.0061, 0.0624, 0.8389, 0.0], atol=6e-5)
     np.testing.assert_allclose(upper, [0.1611, 0.1718, 0.1605, 1.0, 1.0], atol=6e-5)
@@ -167,13 +167,13 @@ def test_matrices_that_no_file_could_hold_are_not_fitted() -> None:
 
 
 def test_an_unknown_model_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'best' is not known; choose one of: auto, global, position"):
+    with pytest.raises(ConfigError, match="'best' is not known; choose one of: auto, global, position, context"):
         fit_channel(pd.DataFrame({"intended": ["A"], "observed": ["A"]}), model="best")
 
 
 @pytest.mark.parametrize("last", [1.0, 4.0])
 def test_a_saved_channel_is_read_back(last: float, tmp_path: Path) -> None:
-    frame = pd.concat([reads(drifting(last), 5000, seed=0), pd.DataFrame({"intended": ["ACG"], "observed": ["AC"]})])
+    frame = pd.concat([reads(drifting(last), 5000, seed=0), pd.DataFrame({"intended": ["ACGT"], "observed": ["TT"]})])
     found = fit_channel(frame)
     assert found.model == ("global" if last == 1.0 else "position")
     path = tmp_path / "channel.yaml"
