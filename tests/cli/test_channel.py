@@ -120,3 +120,32 @@ def test_a_file_that_was_not_fitted_is_not_shown(run_cli: Stochflow) -> None:
         refused = run_cli("channel", "show", name)
         assert (refused.code, refused.out) == (2, "")
         assert reason in refused.err
+
+
+def test_reads_are_fitted_to_their_orders(run_cli: Stochflow) -> None:
+    Path("orders.csv").write_text("order\nACGTACGTACGT\nTTTTGGGGCCCC\n", encoding="utf-8")
+    reads = ["ACGTACGTACGT", "ACGTACGACGT", "TTTTGGGGGCCCC", "ACACACACACAC"]
+    text = "".join(f"@{read}\n{read}\n+\n{'I' * len(read)}\n" for read in reads)
+    Path("reads.fastq").write_text(text, encoding="utf-8")
+    fitted = run_cli("channel", "fit", "reads.fastq", "--orders", "orders.csv", "--out", "channel.yaml")
+    assert (fitted.code, fitted.err) == (
+        0,
+        "Left out: 1 pair (25 %), which differ in more than a third of their letters.\n",
+    )
+    assert "Per intended letter: deletion 2.778% (" in fitted.out  # one of 36
+    assert "duplication 2.778% (" in fitted.out
+    assert "other insertion 0.000% (" in fitted.out
+    Path("reads.fastq").write_text(text[:-4], encoding="utf-8")
+    refused = run_cli("channel", "fit", "reads.fastq", "--orders", "orders.csv", "--out", "other.yaml")
+    assert refused.code == 2
+    assert "record 4 of reads.fastq is not whole" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("doped:0.79", "79"), ("nnk:0.1", "L 0.9677, R 0.9677"), ("array-synthesis", "Deletions: 0.057% of letters")],
+)
+def test_a_channel_by_name_is_shown(name: str, text: str, run_cli: Stochflow) -> None:
+    shown = run_cli("channel", "show", name)
+    assert (shown.code, shown.err) == (0, "")
+    assert text in shown.out

@@ -112,9 +112,14 @@ def _print_preset(name: str) -> None:
     settings = parse_noise(name)
     channel, letters = preset(settings["kind"], settings["noise"], None)
     letters = letters or "ACGT"
-    table = Table("intended", *letters, title=escape(f"{channel.name}: P(observed | intended) in %"))
-    for letter, row in zip(letters, channel.matrix(0).tolist(), strict=True):
-        table.add_row(letter, *(f"{100 * value:.4g}" for value in row))
+    few = len(letters) <= _FEW_LETTERS
+    table = Table("intended", *(letters if few else ("correct", "likeliest errors")))
+    for place, row in enumerate(channel.matrix(0).tolist()):
+        cells = [f"{100 * value:.4g}" for value in row]
+        worst = sorted((b for b in range(len(row)) if b != place), key=lambda b: -row[b])[: 2 * _MOST_ERRORS]
+        errors = ", ".join(f"{letters[b]} {cells[b]}" for b in worst)
+        table.add_row(letters[place], *(cells if few else (cells[place], errors)))
+    say(f"{channel.name}: P(observed | intended) in %")
     console.print(table)
     if channel.deletion:
         say(f"Deletions: {channel.deletion:.3%} of letters, in designs of variable length.")

@@ -59,7 +59,8 @@ class AssignedReads:
         far, ambiguous = (table["index"] < 0).to_numpy(), table["ambiguous"].to_numpy()
         self.num_far, self.num_ambiguous = self.num_far + int(far.sum()), self.num_ambiguous + int(ambiguous.sum())
         kept = table[~far & ~ambiguous]
-        return pd.DataFrame({"intended": [self.orders[place] for place in kept["index"]], "observed": list(kept.index)})
+        intended = [self.orders[place] for place in kept["index"]]
+        return pd.DataFrame({"intended": intended, "observed": list(kept.index)}, dtype=str)
 
     def _in_alphabet(self, text: str, name: str, masked: str = "") -> str:
         """A sequence in upper case, with U for T where the alphabet is that of RNA."""
