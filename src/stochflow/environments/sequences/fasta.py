@@ -31,7 +31,7 @@ def read_sequences(path: Path, preferred: Sequence[str] = ("sequence",)) -> list
 
 
 def read_written(path: Path, column: str | None = None, preferred: Sequence[str] = ("sequence",)) -> list[str]:
-    """Sequences of a file as they are written; of a CSV or TSV a column, by default one preferred, or else the first."""
+    """Sequences of a file as they are written; of a CSV or TSV a column, by default a preferred one, else the first."""
     try:
         text = read_limited(path, MAX_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
