@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from stochflow.core.errors import StochflowError as StochflowError
     from stochflow.environments.base import Environment as Environment
     from stochflow.environments.base import Episodes as Episodes
-    from stochflow.environments.channel_fit import FittedChannel as FittedChannel
     from stochflow.environments.channel_fit import fit_channel as fit_channel
     from stochflow.environments.channels import Channel as Channel
     from stochflow.environments.channels import confusion as confusion
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from stochflow.environments.channels import noiseless as noiseless
     from stochflow.environments.channels import positional_slip as positional_slip
     from stochflow.environments.channels import uniform_slip as uniform_slip
+    from stochflow.environments.fitted_channel import FittedChannel as FittedChannel
     from stochflow.environments.graphs.environment import GraphEnvironment as GraphEnvironment
     from stochflow.environments.graphs.graph import Graph as Graph
     from stochflow.environments.graphs.hypergrid import hypergrid as hypergrid
@@ -95,8 +95,9 @@ _PLACES = {
     "config.schema": "Config",
     "core.errors": "ConfigError DataError NumericsError OracleError StochflowError",
     "environments.base": "Environment Episodes",
-    "environments.channel_fit": "FittedChannel fit_channel",
+    "environments.channel_fit": "fit_channel",
     "environments.channels": "Channel confusion dna_synthesis noiseless positional_slip uniform_slip",
+    "environments.fitted_channel": "FittedChannel",
     "environments.graphs.environment": "GraphEnvironment",
     "environments.graphs.graph": "Graph",
     "environments.graphs.hypergrid": "hypergrid",

@@ -9,7 +9,7 @@ import yaml
 from stochflow import FittedChannel
 from tests.cli.conftest import Stochflow
 
-PAIRS = "intended,observed,count\nACGTACGT,ACGTACGT,900\nACGTACGT,ACGTACAT,90\nTTGACCAG,TTGACCAG,10\nACG,AC,3\n"
+PAIRS = "intended,observed,count\nACGTACGT,ACGTACGT,900\nACGTACGT,ACGTACAT,90\nTTGACCAG,TTGACCAG,10\nACGTACGT,TTTTT,3\n"
 
 
 @pytest.fixture(autouse=True)
@@ -21,9 +21,7 @@ def _pairs(run_cli: Stochflow) -> None:
 def test_a_channel_is_fitted_and_shown(run_cli: Stochflow) -> None:
     fitted = run_cli("channel", "fit", "pairs.csv", "--out", "channel.yaml", "--model", "global")
     assert fitted.code == 0
-    assert fitted.err == (
-        "Left out: 3 pairs (0.3 %) of two lengths; insertions and deletions are not part of this channel.\n"
-    )
+    assert fitted.err == ("Left out: 3 pairs (0.3 %), which differ in more than a third of their letters.\n")
     assert "Written: channel.yaml" in fitted.out
     shown = run_cli("channel", "show", "channel.yaml")
     assert (shown.code, shown.err) == (0, fitted.err)
@@ -98,7 +96,7 @@ def test_a_file_for_another_task_is_refused(task: str, reason: str, run_cli: Sto
         (PAIRS, ["--alphabet", "AA"], "the letter 'A' twice"),
         (PAIRS.replace("900", "-9"), [], "the count '-9' in line 2"),
         (PAIRS + "A,,1\n", [], "no value in the column 'observed' in line 6"),
-        ("intended,observed\nA,AC\n", [], "all 1 pairs of pairs.csv differ in length"),
+        ("intended,observed\nACGT,TT\n", [], "all 1 pairs of pairs.csv differ in more than a third of their letters"),
         (PAIRS + "ACG,ACG,1\n", ["--model", "position"], "choose --model global"),
     ],
 )
@@ -122,3 +120,32 @@ def test_a_file_that_was_not_fitted_is_not_shown(run_cli: Stochflow) -> None:
         refused = run_cli("channel", "show", name)
         assert (refused.code, refused.out) == (2, "")
         assert reason in refused.err
+
+
+def test_reads_are_fitted_to_their_orders(run_cli: Stochflow) -> None:
+    Path("orders.csv").write_text("order\nACGTACGTACGT\nTTTTGGGGCCCC\n", encoding="utf-8")
+    reads = ["ACGTACGTACGT", "ACGTACGACGT", "TTTTGGGGGCCCC", "ACACACACACAC"]
+    text = "".join(f"@{read}\n{read}\n+\n{'I' * len(read)}\n" for read in reads)
+    Path("reads.fastq").write_text(text, encoding="utf-8")
+    fitted = run_cli("channel", "fit", "reads.fastq", "--orders", "orders.csv", "--out", "channel.yaml")
+    assert (fitted.code, fitted.err) == (
+        0,
+        "Left out: 1 pair (25 %), which differ in more than a third of their letters.\n",
+    )
+    assert "Per intended letter: deletion 2.778% (" in fitted.out  # one of 36
+    assert "duplication 2.778% (" in fitted.out
+    assert "other insertion 0.000% (" in fitted.out
+    Path("reads.fastq").write_text(text[:-4], encoding="utf-8")
+    refused = run_cli("channel", "fit", "reads.fastq", "--orders", "orders.csv", "--out", "other.yaml")
+    assert refused.code == 2
+    assert "record 4 of reads.fastq is not whole" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("doped:0.79", "79"), ("nnk:0.1", "L 0.9677, R 0.9677"), ("array-synthesis", "Deletions: 0.057% of letters")],
+)
+def test_a_channel_by_name_is_shown(name: str, text: str, run_cli: Stochflow) -> None:
+    shown = run_cli("channel", "show", name)
+    assert (shown.code, shown.err) == (0, "")
+    assert text in shown.out

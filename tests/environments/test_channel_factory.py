@@ -3,15 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 import yaml
 
+import stochflow
 from stochflow.config.layers import resolve
 from stochflow.config.noise import parse_noise
 from stochflow.core.errors import ConfigError, DataError, StochflowError
 from stochflow.environments.channel_factory import make_channel, read_matrix, with_matrix_inside
 from stochflow.environments.channels import Channel
+from stochflow.experiments.launch import prepare
 
 LENGTH = 8
 # rows differ, so that a transposed table is noticed
@@ -233,3 +236,50 @@ def test_a_matrix_that_the_kind_would_ignore_is_refused(settings: dict[str, Any]
     for kind in ("none", "uniform-slip", "dna-synthesis"):
         with pytest.raises(ConfigError, match=r"channel"):
             configured(kind=kind, **settings)
+
+
+TABLE_OF_LENGTHS = pd.DataFrame({"sequence": ["A", "AB", "BBA", "ABAB"], "score": [0.1, 0.9, 0.3, 1.0]})
+FLIPS = [[0.9, 0.1], [0.2, 0.8]]
+
+
+def with_rates(tmp_path: Path, **rates: Any) -> str:
+    path = tmp_path / f"channel{len(rates)}.yaml"
+    path.write_text(yaml.safe_dump({"matrix": FLIPS, **rates}), encoding="utf-8")
+    TABLE_OF_LENGTHS.to_csv(tmp_path / "mixed.csv", index=False)
+    return str(path)
+
+
+@pytest.mark.parametrize("deletion", [0.1, {"rate": 0.1, "lower": 0.0, "upper": 0.2, "number": 3}])
+def test_edits_of_a_file_are_simulated_where_lengths_vary(deletion: Any, tmp_path: Path) -> None:
+    path = with_rates(tmp_path, deletion=deletion, duplication=0.05)
+    table = {"table": str(tmp_path / "mixed.csv"), "alphabet": "AB", "variable_length": True}
+    found = stochflow.exact(**table, noise=path)
+    given = stochflow.exact(**table, noise=with_rates(tmp_path), deletion=0.1, duplication=0.05)
+    assert found["min_kl"] == given["min_kl"] > stochflow.exact(**table, noise=path, deletion=0.01)["min_kl"]
+    prepared = prepare(training_layers_of(path, tmp_path))
+    assert (prepared.config.channel.deletion, prepared.config.channel.duplication) == (0.1, 0.05)
+    assert prepared.config.channel.file is None
+
+
+def training_layers_of(path: str, tmp_path: Path) -> list[dict[str, Any]]:
+    table = {"file": str(tmp_path / "mixed.csv"), "alphabet": "AB"}
+    return [{"task": "table", "table": table, "lengths": {"variable": True}, "channel": parse_noise(path)}]
+
+
+def test_edits_of_a_file_are_told_of_where_lengths_do_not_vary(tmp_path: Path) -> None:
+    path = with_rates(tmp_path, deletion=0.1)
+    with pytest.warns(UserWarning, match=r"deletes 0.1 and duplicates 0 of letters, which is not simulated") as caught:
+        found = stochflow.exact("bits:8,1", noise=path)
+    assert len(caught) == 1
+    assert found["min_kl"] > 0
+    assert (channel_of(path).deletion, channel_of(path).duplication) == (0.1, 0.0)
+
+
+def channel_of(path: str) -> Channel:
+    return make_channel(resolve([{"channel": parse_noise(path)}]).channel, 2, LENGTH)
+
+
+@pytest.mark.parametrize("deletion", [-0.1, 1.0, "much", [0.1], {"lower": 0.1}, float("nan")])
+def test_a_rate_that_is_none_is_refused(deletion: Any, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not hold a table of probabilities"):
+        channel_of(with_rates(tmp_path, deletion=deletion))

@@ -13,7 +13,7 @@ from scipy.stats import binom
 import stochflow
 from stochflow import Channel, ConfigError, DataError, FittedChannel, confusion, fit_channel
 from stochflow.core.arrays import Array
-from stochflow.environments import channel_fit
+from stochflow.environments import fitted_channel
 from stochflow.environments.channels import positional
 from stochflow.environments.sequences.task import Alphabet
 
@@ -63,7 +63,7 @@ def test_intervals_cover_the_truth_as_often_as_they_should() -> None:
         assert ((found.lower <= found.matrices) & (found.matrices <= found.upper)).all()
     # what Wilson intervals cover at these counts, exactly
     successes = np.arange(num_letters + 1)
-    lower, upper = channel_fit.wilson_interval(successes, np.full_like(successes, num_letters))
+    lower, upper = fitted_channel.wilson_interval(successes, np.full_like(successes, num_letters))
     inside = (lower <= TRUTH[..., None]) & (upper >= TRUTH[..., None])
     exact = (binom.pmf(successes, num_letters, TRUTH[..., None]) * inside).sum(axis=-1)
     assert 0.94 < exact.mean() < 0.96
@@ -73,7 +73,7 @@ def test_intervals_cover_the_truth_as_often_as_they_should() -> None:
 
 
 def test_wilson_intervals_have_the_published_values() -> None:
-    lower, upper = channel_fit.wilson_interval(np.array([0, 1, 15, 20, 0]), np.array([20, 29, 148, 20, 0]))
+    lower, upper = fitted_channel.wilson_interval(np.array([0, 1, 15, 20, 0]), np.array([20, 29, 148, 20, 0]))
     # 15 of 148: Newcombe (1998), table I, method 3; 1 of 29 and 0 of 20 as well
     np.testing.assert_allclose(lower, [0.0, 0.0061, 0.0624, 0.8389, 0.0], atol=6e-5)
     np.testing.assert_allclose(upper, [0.1611, 0.1718, 0.1605, 1.0, 1.0], atol=6e-5)
@@ -144,6 +144,97 @@ def test_a_count_is_as_many_rows() -> None:
     assert once.num_pairs == many.num_pairs == frame["count"].sum()
 
 
+def edited(num: int, rates: tuple[float, float], seed: int) -> pd.DataFrame:
+    """Reads of 40 letters with 1 % substitutions and these shares of deletions and duplications."""
+    draw = np.random.default_rng(seed)
+    intended = draw.integers(4, size=(num, 40))
+    observed = np.where(
+        draw.random(intended.shape) < 0.01, (intended + draw.integers(1, 4, intended.shape)) % 4, intended
+    )
+    chance = draw.random(intended.shape)
+    copies = np.where(chance < rates[0], 0, np.where(chance < sum(rates), 2, 1))
+    rows = [np.repeat(row, number) for row, number in zip(observed, copies, strict=True)]
+    texts = [["".join(DNA.letters[token] for token in row) for row in table] for table in (intended, rows)]
+    return pd.DataFrame({"intended": texts[0], "observed": texts[1]})
+
+
+def test_deletions_and_duplications_are_recovered() -> None:
+    rates, num_fits = (0.004, 0.001), 40
+    inside = np.zeros(2)
+    for seed in range(num_fits):
+        found = fit_channel(edited(250, rates, seed), model="global")
+        for place, (name, truth) in enumerate(zip(("deletion", "duplication"), rates, strict=True)):
+            edit = found.edits[name]
+            inside[place] += edit.lower <= truth <= edit.upper
+            assert edit.rate == edit.number / (250 * 40)
+    assert (inside >= binom.ppf(1e-4, num_fits, 0.93)).all()
+    assert found.num_left_out == 0
+
+
+def in_context(num: int, factor: float, seed: int) -> pd.DataFrame:
+    """Reads whose errors are `factor` times as frequent after G."""
+    draw = np.random.default_rng(seed)
+    intended = draw.integers(4, size=(num, LENGTH))
+    before = np.concatenate([np.full((num, 1), 4), intended[:, :-1]], axis=1)
+    rates = np.where(before == 2, factor, 1.0) * (1 - np.diagonal(TRUTH))[intended]
+    wrong = draw.random(intended.shape) < rates
+    observed = np.where(wrong, (intended + draw.integers(1, 4, intended.shape)) % 4, intended)
+    return pd.DataFrame(
+        {name: DNA.decode(torch.from_numpy(table)) for name, table in (("intended", intended), ("observed", observed))}
+    )
+
+
+def test_errors_that_depend_on_the_letter_before_have_matrices_by_context(tmp_path: Path) -> None:
+    found = fit_channel(in_context(5000, 3.0, seed=0))
+    assert found.model == "context"
+    assert found.matrices.shape == (5, 4, 4)
+    rates, lower, upper = found.error_rates
+    base = float((1 - np.diagonal(TRUTH)).mean())
+    assert (lower[2], upper[2]) == (pytest.approx(3 * base, rel=0.1), pytest.approx(3 * base, rel=0.1))
+    assert rates[[0, 1, 3, 4]] == pytest.approx(base, rel=0.1)
+    # the mean is what one matrix would have been
+    everywhere = fit_channel(in_context(5000, 3.0, seed=0), model="global")
+    np.testing.assert_allclose(found.mean, everywhere.matrices[0], atol=2e-4)
+    found.save(tmp_path / "channel.yaml")
+    back = FittedChannel.load(tmp_path / "channel.yaml")
+    np.testing.assert_array_equal(back.matrices, found.matrices)
+    with pytest.warns(UserWarning, match=r"channel\.yaml depend on the letter before; the mean"):
+        by_file = stochflow.exact("tfbind8", noise=str(tmp_path / "channel.yaml"))
+    (tmp_path / "mean.yaml").write_text(yaml.safe_dump(found.mean.tolist()), encoding="utf-8")
+    assert by_file["min_kl"] == stochflow.exact("tfbind8", noise=str(tmp_path / "mean.yaml"))["min_kl"]
+
+
+def test_errors_that_do_not_depend_on_the_letter_before_have_no_contexts() -> None:
+    num_fits = 40
+    models = [fit_channel(in_context(1000, 1.0, seed)).model for seed in range(num_fits)]
+    assert models.count("context") <= binom.ppf(0.9999, num_fits, 0.023)
+
+
+def test_the_probability_of_an_order_is_that_of_its_letters() -> None:
+    frame = edited(300, (0.01, 0.005), seed=0)
+    intact = 1 - sum(edit.rate for edit in fit_channel(frame, model="global").edits.values())
+    for model in ("global", "context", "position"):
+        found = fit_channel(frame, model=model)
+        order = frame["intended"][0]
+        expected = intact ** len(order)
+        for place, letter in enumerate(order):
+            token = DNA.letters.index(letter)
+            before = DNA.letters.index(order[place - 1]) if place else 4
+            group = {"global": 0, "context": before, "position": place}[model]
+            expected *= found.matrices[group, token, token]
+        assert found.exact_probability(order) == pytest.approx(expected, rel=1e-9)
+    with pytest.raises(DataError, match="not written with the letters ACGT"):
+        found.exact_probability("ACX")
+    with pytest.raises(DataError, match="has 3 letters and the channel 40 positions"):
+        found.exact_probability("ACG")
+
+
+def test_error_free_pairs_have_one_matrix() -> None:
+    frame = pd.DataFrame({"intended": ["ACGTACGT", "TTGACCAG"] * 50})
+    found = fit_channel(frame.assign(observed=frame["intended"]))
+    assert (found.model, found.edits["deletion"].rate) == ("global", 0.0)
+
+
 def test_few_pairs_have_no_held_out_likelihood() -> None:
     found = fit_channel(pd.DataFrame({"intended": ["ACGT"] * 4, "observed": ["ACGT"] * 4}))
     assert found.model == "global"
@@ -167,13 +258,13 @@ def test_matrices_that_no_file_could_hold_are_not_fitted() -> None:
 
 
 def test_an_unknown_model_is_refused() -> None:
-    with pytest.raises(ConfigError, match="'best' is not known; choose one of: auto, global, position"):
+    with pytest.raises(ConfigError, match="'best' is not known; choose one of: auto, global, position, context"):
         fit_channel(pd.DataFrame({"intended": ["A"], "observed": ["A"]}), model="best")
 
 
 @pytest.mark.parametrize("last", [1.0, 4.0])
 def test_a_saved_channel_is_read_back(last: float, tmp_path: Path) -> None:
-    frame = pd.concat([reads(drifting(last), 5000, seed=0), pd.DataFrame({"intended": ["ACG"], "observed": ["AC"]})])
+    frame = pd.concat([reads(drifting(last), 5000, seed=0), pd.DataFrame({"intended": ["ACGT"], "observed": ["TT"]})])
     found = fit_channel(frame)
     assert found.model == ("global" if last == 1.0 else "position")
     path = tmp_path / "channel.yaml"
@@ -185,7 +276,8 @@ def test_a_saved_channel_is_read_back(last: float, tmp_path: Path) -> None:
     np.testing.assert_allclose(back.upper, found.upper, atol=1e-8)
     assert (back.letters, back.model, back.reason) == (found.letters, found.model, found.reason)
     assert (back.held_out, back.smoothing) == (found.held_out, found.smoothing)
-    assert (back.num_pairs, back.num_left_out) == (5000, 1)
+    assert (back.num_pairs, back.num_left_out, back.num_ambiguous) == (5000, 1, 0)
+    assert back.edits == found.edits
 
 
 def test_the_largest_file_is_read_back(tmp_path: Path) -> None:
@@ -243,6 +335,8 @@ def test_a_name_that_noise_would_not_know_is_refused(tmp_path: Path) -> None:
         ({"letters": "ACG"}, "shape"),
         ({"held_out": 5}, "items"),
         ({"pairs": "many"}, "many"),
+        ({"deletion": {"rate": 2, "lower": 0, "upper": 1, "number": 3}}, "rates outside"),
+        ({"deletion": 0.1}, "subscriptable"),
     ],
 )
 def test_a_damaged_file_is_refused(change: dict[str, object], reason: str, tmp_path: Path) -> None:

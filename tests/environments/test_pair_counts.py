@@ -28,8 +28,8 @@ def test_letters_are_counted_by_position(tmp_path: Path) -> None:
     expected = np.zeros((3, 4, 4), dtype=np.int64)
     expected[0, 0, 0], expected[1, 1, 1], expected[1, 1, 0], expected[2, 2, 2] = 2, 1, 1, 2
     found = counts_of(tmp_path, GOOD)
-    np.testing.assert_array_equal(found.total, expected)
-    assert (found.num_pairs, found.num_unequal, found.lengths) == (2, 0, {3})
+    np.testing.assert_array_equal(found.by_position.total, expected)
+    assert (found.num_pairs, found.num_unaligned, found.lengths) == (2, 0, {3})
 
 
 @pytest.mark.parametrize(
@@ -43,21 +43,21 @@ def test_letters_are_counted_by_position(tmp_path: Path) -> None:
 )
 def test_the_same_pairs_in_other_words(text: str, name: str, tmp_path: Path) -> None:
     found = counts_of(tmp_path, text, name=name)
-    np.testing.assert_array_equal(found.total, counts_of(tmp_path, GOOD).total)
+    np.testing.assert_array_equal(found.by_position.total, counts_of(tmp_path, GOOD).by_position.total)
 
 
 def test_columns_may_have_other_names(tmp_path: Path) -> None:
     text = "design,read,n\nAC,AC,3\nAC,AA,2\n"
     found = counts_of(tmp_path, text, PairColumns("design", "read", "n"))
-    assert found.total.sum(axis=0)[:2, :2].tolist() == [[5, 0], [2, 3]]
+    assert found.by_position.total.sum(axis=0)[:2, :2].tolist() == [[5, 0], [2, 3]]
     assert counts_of(tmp_path, text, PairColumns("design", "read")).num_pairs == 2
 
 
 def test_every_fifth_pair_is_held_out(tmp_path: Path) -> None:
     rows = ["A,A"] * 4 + ["A,C"] + ["A,A"] * 4 + ["A,G"]
     found = counts_of(tmp_path, "intended,observed\n" + "\n".join(rows) + "\n")
-    assert found.held_out[0, 0].tolist() == [0, 1, 1, 0]
-    assert found.total[0, 0].tolist() == [8, 1, 1, 0]
+    assert found.by_position.held_out[0, 0].tolist() == [0, 1, 1, 0]
+    assert found.by_position.total[0, 0].tolist() == [8, 1, 1, 0]
 
 
 def test_chunks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,25 +70,43 @@ def test_chunks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     whole = counts_of(tmp_path, text)
     monkeypatch.setattr(pair_counts, "_CHUNK_ROWS", 7)
     for found in (counts_of(tmp_path, text), count_pairs(pd.read_csv(tmp_path / "pairs.csv"), PairColumns(), DNA)):
-        np.testing.assert_array_equal(found.total, whole.total)
-        np.testing.assert_array_equal(found.held_out, whole.held_out)
-        assert (found.num_pairs, found.num_unequal) == (whole.num_pairs, whole.num_unequal)
+        np.testing.assert_array_equal(found.by_position.total, whole.by_position.total)
+        np.testing.assert_array_equal(found.by_position.held_out, whole.by_position.held_out)
+        assert (found.num_pairs, found.num_unaligned) == (whole.num_pairs, whole.num_unaligned)
     with pytest.raises(DataError, match="N, first in line 202"):
         counts_of(tmp_path, text + "A,N,1\n")
 
 
-def test_pairs_of_two_lengths_are_left_out(tmp_path: Path) -> None:
-    found = counts_of(tmp_path, "intended,observed,count\nACG,AC,7\nACG,ACG,1\nAC,ACG,2\n")
-    assert (found.num_pairs, found.num_unequal) == (1, 9)
-    assert found.total.sum() == 3
+def test_pairs_of_two_lengths_are_aligned(tmp_path: Path) -> None:
+    found = counts_of(tmp_path, "intended,observed,count\nACG,AC,7\nACG,ACG,1\nACG,AACG,2\nACG,ACTG,3\n")
+    assert (found.num_pairs, found.num_unaligned, found.num_letters) == (13, 0, 39)
+    assert found.edits.tolist() == [7, 2, 3]  # deletions, duplications, other insertions
+    assert np.diagonal(found.by_position.total.sum(axis=0)).tolist() == [13, 13, 6, 0]
+    assert found.by_position.total[:, 2, 2].tolist() == [0, 0, 6]  # by intended position
+
+
+def test_pairs_with_too_many_edits_are_left_out(tmp_path: Path) -> None:
+    found = counts_of(tmp_path, "intended,observed,count\nACGTAC,ACTAC,7\nACGTAC,TTGGT,2\nACGTAC,TTTTTT,1\n")
+    assert (found.num_pairs, found.num_unaligned) == (8, 2)  # of equal length everything is counted
+    assert found.by_position.total.sum() == 7 * 5 + 6
+
+
+def test_letters_are_counted_by_the_letter_before(tmp_path: Path) -> None:
+    found = counts_of(tmp_path, "intended,observed\nACG,AAG\nAAA,AAC\n")
+    expected = np.zeros((5, 4, 4), dtype=np.int64)
+    expected[4, 0, 0] = 2  # the first letters
+    expected[0, 1, 0] = expected[1, 2, 2] = 1  # C after A, and G after the intended C
+    expected[0, 0, 0] = expected[0, 0, 1] = 1
+    np.testing.assert_array_equal(found.by_context.total, expected)
+    np.testing.assert_array_equal(found.by_context.total.sum(axis=0), found.by_position.total.sum(axis=0))
 
 
 def test_letters_of_any_script_and_either_case() -> None:
     frame = pd.DataFrame({"intended": ["αΑ", "ΑΑ"], "observed": ["Αβ", "ΒΑ"]})
     found = count_pairs(frame, PairColumns(), Alphabet("αβ"))
-    assert found.total.sum(axis=0).tolist() == [[2, 2], [0, 0]]
+    assert found.by_position.total.sum(axis=0).tolist() == [[2, 2], [0, 0]]
     both = count_pairs(pd.DataFrame({"intended": ["aA"], "observed": ["aa"]}), PairColumns(), Alphabet("Aa"))
-    assert both.total.sum(axis=0).tolist() == [[0, 1], [0, 1]]
+    assert both.by_position.total.sum(axis=0).tolist() == [[0, 1], [0, 1]]
 
 
 BAD: dict[str, tuple[str | bytes, str]] = {
@@ -110,7 +128,7 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "huge": ("intended,observed,count\nA,A,10000000000000\n", "the count '10000000000000' in line 2"),
     "sums": ("intended,observed,count\n" + "A,A,999999999999\n" * 2, "add up to more than 1,000,000,000,000 pairs"),
     "zeros": ("intended,observed,count\nA,A,0\n", "all counts of .* are 0"),
-    "two lengths": ("intended,observed\nAC,A\nA,AC\n", "all 2 pairs of .* differ in length.*; align the reads"),
+    "strangers": ("intended,observed\nACACAC,GG\nA,CGG\n", "all 2 pairs of .* differ in more than a third"),
     "too long": ("intended,observed\n" + "A" * 1001 + ",A\n", "a string of 1,001 letters in line 2; 1,000 is the most"),
     "ragged": ("intended,observed\nA,A\nA,A,A\n", "cannot be read as a table"),
     "binary": (bytes(range(256)), "is not a text file"),

@@ -44,7 +44,9 @@ def resolved_by_the_command_line(command: str, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("noise", ["0.25", "0.5", "none", "dna-synthesis:0.02", "0.1,0.2,0.1,0.2,0.1,0.2,0.1,0.0"])
+@pytest.mark.parametrize(
+    "noise", ["0.25", "0.5", "none", "dna-synthesis:0.02", "doped:0.79", "0.1,0.2,0.1,0.2,0.1,0.2,0.1,0.0"]
+)
 def test_the_command_of_a_run_resolves_to_its_config(
     method: str, noise: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -8,15 +8,15 @@ import typer
 from rich.markup import escape
 
 from stochflow.cli.render import console, say, tell
-from stochflow.config.noise import check_matrix_name
+from stochflow.config.noise import PRESETS, check_matrix_name, parse_noise
 from stochflow.core.signals import importing
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from stochflow.environments.channel_fit import FittedChannel
+    from stochflow.environments.fitted_channel import FittedChannel
 
-Model = Literal["auto", "global", "position"]
+Model = Literal["auto", "global", "position", "context"]
 _FEW_LETTERS = 6  # whose matrix with intervals fits into a terminal
 _MOST_ERRORS = 2
 
@@ -31,21 +31,28 @@ def channel(context: typer.Context) -> None:
 
 @app.command()
 def fit(
-    pairs: Annotated[Path, typer.Argument(help="CSV or TSV with intended and observed strings.")],
+    pairs: Annotated[
+        Path, typer.Argument(help="CSV or TSV with intended and observed strings; or FASTQ or FASTA, with --orders.")
+    ],
     out: Annotated[Path, typer.Option(help="YAML file to write, for --noise.")],
+    orders: Annotated[
+        Path | None, typer.Option(help="What was ordered, of which reads are read: FASTA, CSV or one per line.")
+    ] = None,
     intended: Annotated[str, typer.Option(help="Column of intended strings.")] = "intended",
     observed: Annotated[str, typer.Option(help="Column of observed strings.")] = "observed",
     count: Annotated[
         str | None, typer.Option(help="Column that says how often a pair was seen.  [default: count, if there is one]")
     ] = None,
     alphabet: Annotated[str, typer.Option(help="dna, rna, protein, or the letters.")] = "dna",
-    model: Annotated[Model, typer.Option(help="One matrix, one per position, or what predicts better.")] = "auto",
+    model: Annotated[Model, typer.Option(help="One matrix, one per position or letter before, or the best.")] = "auto",
 ) -> None:
-    """Learn P(observed letter | intended letter) from intended and sequenced strings of equal length."""
+    """Learn P(observed letter | intended letter), deletions and duplications from intended and sequenced strings."""
     check_matrix_name(out)
     with importing():
         from stochflow.environments.channel_fit import fit_channel
-    found = fit_channel(pairs, intended=intended, observed=observed, count=count, alphabet=alphabet, model=model)
+    found = fit_channel(
+        pairs, orders=orders, intended=intended, observed=observed, count=count, alphabet=alphabet, model=model
+    )
     found.save(out)
     _print(found, str(out))
     console.print(
@@ -54,44 +61,81 @@ def fit(
 
 
 @app.command()
-def show(path: Annotated[Path, typer.Argument(metavar="CHANNEL", help="File of `stochflow channel fit`.")]) -> None:
-    """Print a fitted channel: its matrix, intervals, counts, and error rates by position."""
+def show(
+    channel: Annotated[
+        str, typer.Argument(metavar="CHANNEL", help="File of `stochflow channel fit`, or a name as in --noise.")
+    ],
+) -> None:
+    """Print a fitted channel, with intervals, counts and error rates, or the matrix of a channel by name."""
+    if channel.partition(":")[0] in PRESETS:
+        _print_preset(channel)
+        return
     with importing():
-        from stochflow.environments.channel_fit import FittedChannel
-    _print(FittedChannel.load(path), str(path))
+        from stochflow.environments.fitted_channel import FittedChannel
+    _print(FittedChannel.load(channel), channel)
 
 
 def _print(found: "FittedChannel", name: str) -> None:
     """The mean matrix with its intervals, error rates, and how the model was chosen."""
     console.print(_matrix_table(found, name))
-    if found.model == "position":
-        console.print(_position_table(found))
+    if found.model != "global":
+        console.print(_group_table(found))
     else:
         rate, lower, upper = (float(each[0]) for each in found.error_rates)
         console.print(f"Error rate: {rate:.3%} of letters ({lower:.3%} to {upper:.3%}).", highlight=False)
+    say("Per intended letter: " + ", ".join(_edit(name, *edit) for name, edit in found.edits.items()) + ".")
     say(f"Model: {found.model}, {_held_out(found)} ({found.reason}).")
     say(f"Counted: {found.num_pairs:,} pairs, {int(found.counts.sum()):,} letters.")
     if found.num_left_out:
-        share = found.num_left_out / (found.num_left_out + found.num_pairs)
-        pairs = "pair" if found.num_left_out == 1 else "pairs"
-        tell(
-            f"Left out: {found.num_left_out:,} {pairs} ({100 * share:.2g} %) of two lengths; insertions and deletions "
-            "are not part of this channel."
-        )
+        tell(f"Left out: {_share(found.num_left_out, found)}, which differ in more than a third of their letters.")
+    if found.num_ambiguous:
+        tell(f"Left out: {_share(found.num_ambiguous, found)}, as near to one order as to another.")
+
+
+def _share(number: int, found: "FittedChannel") -> str:
+    """A number of pairs, and how many that is of all."""
+    share = number / (found.num_left_out + found.num_ambiguous + found.num_pairs)
+    return f"{number:,} {'pair' if number == 1 else 'pairs'} ({100 * share:.2g} %)"
+
+
+def _edit(name: str, rate: float, lower: float, upper: float, count: int) -> str:
+    """Rate of an edit with its interval as words."""
+    return f"{'other insertion' if name == 'insertion' else name} {rate:.3%} ({lower:.3%} to {upper:.3%}, {count:,})"
+
+
+def _print_preset(name: str) -> None:
+    """The matrix of a channel by name."""
+    with importing():
+        from rich.table import Table
+
+        from stochflow.environments.channel_presets import preset
+    settings = parse_noise(name)
+    channel, letters = preset(settings["kind"], settings["noise"], None)
+    letters = letters or "ACGT"
+    few = len(letters) <= _FEW_LETTERS
+    table = Table("intended", *(letters if few else ("correct", "likeliest errors")))
+    for place, row in enumerate(channel.matrix(0).tolist()):
+        cells = [f"{100 * value:.4g}" for value in row]
+        worst = sorted((b for b in range(len(row)) if b != place), key=lambda b: -row[b])[: 2 * _MOST_ERRORS]
+        errors = ", ".join(f"{letters[b]} {cells[b]}" for b in worst)
+        table.add_row(letters[place], *(cells if few else (cells[place], errors)))
+    say(f"{channel.name}: P(observed | intended) in %")
+    console.print(table)
+    if channel.deletion:
+        say(f"Deletions: {channel.deletion:.3%} of letters, in designs of variable length.")
 
 
 def _matrix_table(found: "FittedChannel", name: str) -> "Table":
     """P(observed | intended) with intervals; for many letters what is likeliest. Of several matrices their mean."""
     from rich.table import Table
 
-    from stochflow.environments.channel_fit import wilson_interval
+    from stochflow.environments.fitted_channel import wilson_interval
 
     one = found.model == "global"
     counts = found.counts.sum(axis=0)
-    weights = found.counts.sum(axis=-1, keepdims=True) + 1e-9  # the mean is then that of all letters
-    matrix = found.matrices[0] if one else (found.matrices * weights).sum(axis=0) / weights.sum(axis=0)
+    matrix = found.mean
     lower, upper = wilson_interval(counts, counts.sum(axis=-1, keepdims=True))
-    what = "P(observed | intended) in %" if one else "P(observed | intended) in %, mean of all positions"
+    what = "P(observed | intended) in %" + ("" if one else f", mean of all {found.model}s")
     table = Table(title=escape(f"{name}: {what}, 95 % intervals"))
     table.add_column("intended\ncount", justify="right")
     few = len(found.letters) <= _FEW_LETTERS
@@ -112,20 +156,23 @@ def _matrix_table(found: "FittedChannel", name: str) -> "Table":
     return table
 
 
-def _position_table(found: "FittedChannel") -> "Table":
-    """Error rates by position, and the commonest error there."""
+def _group_table(found: "FittedChannel") -> "Table":
+    """Error rates by position or letter before, and the commonest error there."""
     from rich.table import Table
 
-    table = Table(title="Share of wrong letters by position")
-    for heading in ("position", "error rate", "95 % interval", "letters", "likeliest error"):
+    by_position = found.model == "position"
+    group = "position" if by_position else "letter before"
+    labels = [str(number) for number in range(1, len(found.counts) + 1)] if by_position else [*found.letters, "none"]
+    table = Table(title=f"Share of wrong letters by {group}")
+    for heading in (group, "error rate", "95 % interval", "letters", "likeliest error"):
         table.add_column(heading, justify="right", no_wrap=True)
-    rows = zip(*found.error_rates, found.counts, found.matrices, strict=True)
+    rows = zip(labels, *found.error_rates, found.counts, found.matrices, strict=True)
     size = len(found.letters)
-    for position, (rate, lower, upper, counts, matrix) in enumerate(rows, start=1):
+    for label, rate, lower, upper, counts, matrix in rows:
         errors = [(matrix[a, b], a, b) for a in range(size) for b in range(size) if a != b]
         value, a, b = max(errors)
         worst = f"{found.letters[a]}→{found.letters[b]} {value:.3%}"
-        table.add_row(str(position), f"{rate:.3%}", f"{lower:.3%}–{upper:.3%}", f"{counts.sum():,}", escape(worst))
+        table.add_row(escape(label), f"{rate:.3%}", f"{lower:.3%}–{upper:.3%}", f"{counts.sum():,}", escape(worst))
     return table
 
 

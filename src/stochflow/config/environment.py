@@ -66,11 +66,19 @@ class LengthConfig(Settings):
 class ChannelConfig(Settings):
     """The noise between intention and outcome."""
 
-    kind: Literal["none", "uniform-slip", "confusion", "positional", "dna-synthesis"] = Field(
-        "uniform-slip", description="Which channel."
-    )
+    kind: Literal[
+        "none",
+        "uniform-slip",
+        "confusion",
+        "positional",
+        "dna-synthesis",
+        "doped",
+        "nnk",
+        "error-prone-pcr",
+        "array-synthesis",
+    ] = Field("uniform-slip", description="Which channel.")
     noise: float | list[float] = Field(
-        0.25, description="Slip α or error rate in [0, 1); a list gives one α per position (kind positional)."
+        0.25, description="Slip α, rate or share in [0, 1); a list gives one α per position (kind positional)."
     )
     matrix: list[list[float]] | None = Field(None, description="K rows of K probabilities (kind confusion).")
     matrices: list[list[list[float]]] | None = Field(None, description="One matrix per position (kind positional).")

@@ -7,16 +7,18 @@ from typing import Any
 from stochflow.core.errors import ConfigError
 
 _YAML = (".yaml", ".yml")
+# channels by name, and the number that is meant without one; None where it must be given
+PRESETS = {"array-synthesis": 0.0005695, "dna-synthesis": 0.01, "doped": 0.79, "error-prone-pcr": 0.002, "nnk": None}
 
 
 def parse_noise(noise: float | str) -> dict[str, Any]:
-    """Channel settings from what `--noise` takes: α, none, dna-synthesis[:rate], α per position, or a matrix file."""
+    """Channel settings from what `--noise` takes: α, none, the name of a channel, α per position, or a matrix file."""
     text = str(noise).strip()
     if text == "none":
         return {"kind": "none"}
-    if text.split(":")[0] == "dna-synthesis":
-        rate = text.partition(":")[2]
-        return {"kind": "dna-synthesis", "noise": _number(rate) if rate else 0.01}
+    name, _, number = text.partition(":")
+    if name in PRESETS:
+        return {"kind": name, "noise": _number(number) if number else _default(name)}
     if text.endswith((".csv", *_YAML)):
         return {"kind": "confusion", "file": text}
     if "," in text:
@@ -35,13 +37,21 @@ def check_matrix_name(path: Path) -> None:
         raise ConfigError(f"--out {path} must end with .yaml, by which --noise knows it; choose another name")
 
 
+def _default(name: str) -> float:
+    number = PRESETS[name]
+    if number is None:
+        raise ConfigError(f"noise '{name}' needs a number; give the share of positions, as in {name}:0.1")
+    return number
+
+
 def _number(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
         raise ConfigError(
-            f"noise '{text}' is not understood; give α in [0, 1), none, dna-synthesis[:rate], "
-            "one α per position separated by commas, or a .csv or .yaml matrix file"
+            f"noise '{text}' is not understood; give α in [0, 1), none, dna-synthesis[:rate], doped[:share], "
+            "error-prone-pcr[:rate], array-synthesis[:rate], nnk:share, one α per position separated by commas, or a "
+            ".csv or .yaml matrix file"
         ) from None
     if not math.isfinite(number):
         raise ConfigError(f"noise is {number}; it must be at least 0 and below 1")

@@ -105,8 +105,8 @@ def _switch(name: str, help: str, setting: str | None = None, flag: str | None =
 
 
 _NOISE_HELP = (
-    "Slip probability in [0, 1), none, dna-synthesis[:rate], one slip per position (0.1,0.2,…), "
-    "or a .csv or .yaml confusion matrix."
+    "Slip probability in [0, 1), none, dna-synthesis[:rate], doped[:share], error-prone-pcr[:rate], "
+    "array-synthesis[:rate], nnk:share, one slip per position (0.1,0.2,…), or a .csv or .yaml channel file."
 )
 _NAMED = "This is the only way to run code of yours; a file that names it is not enough."
 _FUNCTION = "PACKAGE.MODULE:FUNCTION"

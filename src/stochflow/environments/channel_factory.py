@@ -1,6 +1,7 @@
 """From settings and files to a channel."""
 
 import io
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from stochflow.config.yaml import parse_yaml, read_yaml_text
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.files import check_columns, read_limited
 from stochflow.environments import channels
+from stochflow.environments.channel_presets import PRESETS, preset
 from stochflow.environments.channels import Channel
 
 _MAX_BYTES = 8 * 2**20
@@ -23,10 +25,21 @@ class ChannelFile(NamedTuple):
     Attributes:
         table: float64, K rows of K numbers, or several such tables; not checked further.
         letters: of its rows and columns; None where the file does not say.
+        deletion, duplication: how often a letter is lost or doubled.
+        context: True when the table is the mean over letters before.
     """
 
     table: torch.Tensor
     letters: str | None
+    deletion: float = 0.0
+    duplication: float = 0.0
+    context: bool = False
+
+    def build(self, name: str) -> Channel:
+        """The channel of the table, with the rates of edits."""
+        channel = (channels.confusion if self.table.ndim == 2 else channels.positional)(self.table, name)
+        channel.deletion, channel.duplication = self.deletion, self.duplication
+        return channel
 
 
 def make_channel(config: ChannelConfig, num_tokens: int, length: int, letters: str | None = None) -> Channel:
@@ -41,7 +54,7 @@ def make_channel(config: ChannelConfig, num_tokens: int, length: int, letters: s
                 f"channel.{name} is given but channel.kind is {config.kind}; set the kind to confusion or positional, "
                 f"or remove the {name}"
             )
-    channel, own = _build(config, num_tokens)
+    channel, own = _build(config, num_tokens, letters)
     if own is not None and letters is not None:
         channel = _in_order(channel, own, letters)
     if channel.num_tokens != num_tokens:
@@ -53,14 +66,50 @@ def make_channel(config: ChannelConfig, num_tokens: int, length: int, letters: s
     return channel
 
 
-def with_matrix_inside(config: ChannelConfig) -> ChannelConfig:
+def with_matrix_inside(config: ChannelConfig, variable_length: bool = False) -> ChannelConfig:
     """The same channel with its file read into the settings: a run must not depend on a file that may change."""
     if config.file is None:
         return config
-    table, letters = read_channel_file(Path(config.file))
+    config = with_edits(config, variable_length)
+    table, letters, *_ = read_channel_file(Path(str(config.file)))
     kind, field = ("confusion", "matrix") if table.ndim == 2 else ("positional", "matrices")
     rest = {"letters": letters or config.letters, "deletion": config.deletion, "duplication": config.duplication}
     return ChannelConfig.model_validate({"kind": kind, field: table.tolist(), **rest})
+
+
+def with_edits(config: ChannelConfig, variable_length: bool) -> ChannelConfig:
+    """The channel with the deletions and duplications that its file or name stands for, where none are given.
+
+    Designs of one length do without; a warning says what is not simulated.
+    """
+    name, (deletion, duplication) = config.file or f"{config.kind}:{config.noise}", _edits(config)
+    if not deletion and not duplication:
+        return config
+    if variable_length:
+        rates = {"deletion": config.deletion or deletion, "duplication": config.duplication or duplication}
+        return ChannelConfig.model_validate(config.model_dump() | rates)
+    warnings.warn(
+        f"{name} deletes {deletion:.3g} and duplicates {duplication:.3g} of letters, which is not simulated in designs "
+        "of one length; only its substitutions are",
+        stacklevel=4,
+    )
+    return config
+
+
+def _edits(config: ChannelConfig) -> tuple[float, float]:
+    """Rates of deletion and duplication that the file or name of a channel stands for."""
+    if config.file is not None:
+        found = read_channel_file(Path(config.file))
+        if found.context:
+            warnings.warn(
+                f"the errors of {config.file} depend on the letter before; the mean over these letters is used",
+                stacklevel=5,
+            )
+        return found.deletion, found.duplication
+    if config.kind in PRESETS and isinstance(config.noise, float):
+        channel, _ = preset(config.kind, config.noise, None)
+        return channel.deletion, channel.duplication
+    return 0.0, 0.0
 
 
 def _in_order(channel: Channel, own: str, letters: str) -> Channel:
@@ -78,22 +127,32 @@ def _in_order(channel: Channel, own: str, letters: str) -> Channel:
     if own == letters:
         return channel
     order = [own.index(letter) for letter in letters]
-    return Channel(channel.matrices[:, order][:, :, order], channel.name)
+    sorted_channel = Channel(channel.matrices[:, order][:, :, order], channel.name, channel.slip)
+    sorted_channel.deletion, sorted_channel.duplication = channel.deletion, channel.duplication
+    return sorted_channel
 
 
-def _build(config: ChannelConfig, num_tokens: int) -> tuple[Channel, str | None]:
+def _build(config: ChannelConfig, num_tokens: int, letters: str | None) -> tuple[Channel, str | None]:
     """The channel as it is configured, and the letters that it names."""
     if config.file is not None:
-        table, letters = read_channel_file(Path(config.file))
-        build = channels.confusion if table.ndim == 2 else channels.positional
-        return build(table, config.file), letters or config.letters
+        found = read_channel_file(Path(config.file))
+        return found.build(config.file), found.letters or config.letters
     if config.kind == "confusion":
         if config.matrix is None:
             raise ConfigError("channel.kind is confusion but there is no matrix; set channel.matrix or channel.file")
         return channels.confusion(config.matrix), config.letters
     if config.kind == "positional" and config.matrices is not None:
         return channels.positional(config.matrices), config.letters
+    if config.kind in PRESETS:
+        return preset(config.kind, _single(config), letters)
     return _build_slips(config, num_tokens), None
+
+
+def _single(config: ChannelConfig) -> float:
+    """The number of a channel that has one."""
+    if isinstance(config.noise, list):
+        raise ConfigError(f"channel.noise is a list but channel.kind is {config.kind}; use kind positional")
+    return config.noise
 
 
 def _build_slips(config: ChannelConfig, num_tokens: int) -> Channel:
@@ -106,11 +165,7 @@ def _build_slips(config: ChannelConfig, num_tokens: int) -> Channel:
                 "channel.kind is positional: set channel.matrices, channel.file or a list as channel.noise"
             )
         return channels.positional_slip(num_tokens, config.noise)
-    if isinstance(config.noise, list):
-        raise ConfigError(f"channel.noise is a list but channel.kind is {config.kind}; use kind positional")
-    if config.kind == "dna-synthesis":
-        return channels.dna_synthesis(config.noise)
-    return channels.uniform_slip(num_tokens, config.noise)
+    return channels.uniform_slip(num_tokens, _single(config))
 
 
 def read_matrix(path: Path) -> torch.Tensor:
@@ -120,7 +175,7 @@ def read_matrix(path: Path) -> torch.Tensor:
 
 def read_channel_file(path: Path) -> ChannelFile:
     """A matrix file: CSV without a header; or YAML, the tables alone, or a mapping with `matrix` or `matrices`."""
-    letters = None
+    letters, deletion, duplication, context = None, 0.0, 0.0, False
     try:
         if path.suffix == ".csv":
             data = read_limited(path, _MAX_BYTES)
@@ -129,7 +184,8 @@ def read_channel_file(path: Path) -> ChannelFile:
         else:
             content = parse_yaml(read_yaml_text(path))
             if isinstance(content, dict):
-                letters = content.get("letters")
+                letters, context = content.get("letters"), content.get("model") == "context"
+                deletion, duplication = (_rate(content.get(name)) for name in ("deletion", "duplication"))
                 content = content["matrices"] if "matrices" in content else content["matrix"]
         table = torch.as_tensor(content, dtype=torch.float64)
     except FileNotFoundError:
@@ -141,4 +197,12 @@ def read_channel_file(path: Path) -> ChannelFile:
         raise DataError(f"{path} does not hold a table of probabilities; give K rows of K numbers")
     if letters is not None and not isinstance(letters, str):
         raise DataError(f"{path} names letters that are no text; write them in quotes, in the order of the rows")
-    return ChannelFile(table, letters)
+    return ChannelFile(table, letters, deletion, duplication, context)
+
+
+def _rate(content: Any) -> float:
+    """Rate of an edit: a number, or with its interval as `stochflow channel fit` writes it."""
+    rate = float(0.0 if content is None else content["rate"] if isinstance(content, dict) else content)
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(f"{rate:g} is no rate of deletions or duplications")
+    return rate

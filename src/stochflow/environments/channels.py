@@ -22,7 +22,12 @@ class Channel:
         matrices: P(b|a), float64, [positions or 1, K, K]; rows are intentions, columns outcomes.
         slip: α when every position is the same uniform slip (zero for a noiseless world), otherwise None.
         name: what the user called it; goes into `summary.json`.
+        deletion, duplication: how often the world also loses or doubles a letter, where that is known. What becomes of
+            one letter does not show it: only designs of variable length simulate it.
     """
+
+    deletion: float = 0.0
+    duplication: float = 0.0
 
     def __init__(self, matrices: Tensor, name: str, slip: float | None = None) -> None:
         self.matrices = _validated(matrices)

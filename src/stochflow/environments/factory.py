@@ -8,6 +8,7 @@ from stochflow.config.environment import ConstraintConfig, MotifConfig, TableCon
 from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.environments.base import Environment
+from stochflow.environments.channel_factory import with_edits
 from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.graphs.factory import configured_graph
 from stochflow.environments.registry import MOTIF_TASK, PRETRAINING_TASK, make_task, names_graph
@@ -75,7 +76,8 @@ def configure(config: Config, function: OracleFunction = None) -> Configured:
     if config.task == PRETRAINING_TASK:
         tasks = [make_task(name) for name in config.pretraining.tasks]
         return Configured(config, MultiTaskEnvironment(tasks, configured_channel(config.channel, tasks[0])))
-    config, table = with_table_pinned(with_motifs_pinned(config))
+    channel = with_edits(config.channel, config.lengths.variable)
+    config, table = with_table_pinned(with_motifs_pinned(config.model_copy(update={"channel": channel})))
     task = _configured_task(config, function, table)
     return Configured(config, SequenceEnvironment(task, configured_channel(config.channel, task)), table)
 

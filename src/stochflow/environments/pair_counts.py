@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stochflow.core.arrays import Bools, Ints
+from stochflow.core.arrays import Ints
 from stochflow.core.errors import DataError
 from stochflow.core.text_table import check_header, check_text_file, plain, readable, shown, text_options
+from stochflow.environments.alignment import EDITS, UNSEEN, Strings, Tokens, align
+from stochflow.environments.reads import AssignedReads
 from stochflow.environments.sequences.task import Alphabet
 
 COUNT = "count"
@@ -24,7 +26,6 @@ _MOST_DIGITS = 12
 _WHOLE_NUMBER = rf"0*[0-9]{{1,{_MOST_DIGITS}}}(\.0*)?"  # pandas writes whole numbers as 3.0 beside missing ones
 _NUM_CODES = 0x110000  # of Unicode
 
-Tokens: TypeAlias = npt.NDArray[np.int16]
 Codes: TypeAlias = npt.NDArray[np.uint8] | npt.NDArray[np.uint32]
 
 
@@ -51,65 +52,119 @@ class PairColumns:
 
 
 @dataclass
-class PairCounts:
-    """How often each letter was observed for each intended one, by position.
+class Counts:
+    """How often each letter was observed for each intended one, in groups of letters.
 
     Attributes:
-        total: int64, [longest, K, K]; rows are intended letters, columns observed ones.
+        total: int64, [groups, K, K]; rows are intended letters, columns observed ones.
         held_out: the part of `total` that is kept for comparing models: every fifth pair.
-        lengths: lengths of the pairs in `total`.
-        num_pairs: pairs in `total`.
-        num_unequal: pairs of two lengths, which are not in `total`.
     """
 
     total: Ints
     held_out: Ints
+
+    def add(self, cells: Ints, weights: Ints, held: Ints, num_groups: int) -> None:
+        """Add letters with their weights; `cells` are flat indices into [groups, K, K]."""
+        self.total = _added(self.total, cells, weights, num_groups)
+        self.held_out = _added(self.held_out, cells, held, num_groups)
+
+
+@dataclass
+class PairCounts:
+    """What was counted in pairs of strings.
+
+    Attributes:
+        by_position: groups are positions of the intended string.
+        by_context: groups are the intended letters before, and the last is of letters without one, [K + 1, K, K].
+        edits: deletions, duplications and other insertions, int64, [3].
+        num_letters: intended letters of all pairs, each of which could have been deleted or duplicated.
+        lengths: lengths of the intended strings.
+        num_pairs: pairs that were counted.
+        num_unaligned: pairs with too many edits, which were not.
+        num_ambiguous: reads that are as near to two orders, which were not.
+    """
+
+    by_position: Counts
+    by_context: Counts
+    edits: Ints
+    num_letters: int = 0
     lengths: set[int] = field(default_factory=set)
     num_pairs: int = 0
-    num_unequal: int = 0
+    num_unaligned: int = 0
+    num_ambiguous: int = 0
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of a table as text, with what an error message calls the table and its rows."""
+    """Rows of a table as text, with what an error message calls the table and its rows.
+
+    Attributes:
+        masked: letters, outside the alphabet, that say nothing.
+    """
 
     frame: pd.DataFrame
     columns: PairColumns
     name: str
     word: str
     first: int
+    masked: str = ""
 
     def place(self, row: int) -> str:
         return f"{self.word} {self.first + row}"
 
 
-def count_pairs(source: pd.DataFrame | str | Path, columns: PairColumns, alphabet: Alphabet) -> PairCounts:
-    """Count the letters of a table of pairs, in chunks; a DataError says what is wrong with the table.
+def count_pairs(
+    source: pd.DataFrame | str | Path | AssignedReads, columns: PairColumns, alphabet: Alphabet
+) -> PairCounts:
+    """Count the letters of a table of pairs, or of reads, in chunks; a DataError says what is wrong with them.
 
     >>> pairs = pd.DataFrame({"intended": ["ACA", "ACA"], "observed": ["ACA", "CCA"]})
-    >>> count_pairs(pairs, PairColumns(), Alphabet("AC")).total.sum(axis=0)
+    >>> count_pairs(pairs, PairColumns(), Alphabet("AC")).by_position.total.sum(axis=0)
     array([[3, 1],
            [0, 2]])
     """
     size = len(alphabet)
     nothing = np.zeros((0, size, size), dtype=np.int64)
-    counts = PairCounts(nothing, nothing)
+    counts = PairCounts(Counts(nothing, nothing), Counts(nothing, nothing), np.zeros(len(EDITS), dtype=np.int64))
     lookup = _lookup(alphabet.letters)
     num_rows = 0
-    for rows in _frame_chunks(source, columns) if isinstance(source, pd.DataFrame) else _chunks(Path(source), columns):
+    for rows in _rows(source, columns):
         num_rows += len(rows.frame)
         _add(counts, rows, alphabet, lookup)
     name = "the frame" if isinstance(source, pd.DataFrame) else str(source)
-    if not num_rows:
+    if isinstance(source, AssignedReads):
+        counts.num_unaligned, counts.num_ambiguous = counts.num_unaligned + source.num_far, source.num_ambiguous
+    elif not num_rows:
         raise DataError(f"{name} has no row below its header; give one pair of strings per row")
-    if not counts.num_pairs and counts.num_unequal:
-        raise DataError(
-            f"all {counts.num_unequal:,} pairs of {name} differ in length, and a channel of substitutions is fitted "
-            "to pairs of equal length; align the reads, and keep those without insertions and deletions"
-        )
+    if not counts.num_pairs and counts.num_unaligned + counts.num_ambiguous:
+        raise _nothing_aligned(counts, source, name)
     if not counts.num_pairs:
         raise DataError(f"all counts of {name} are 0; give pairs that were seen")
     return counts
+
+
+def _nothing_aligned(counts: PairCounts, source: object, name: str) -> DataError:
+    """The error where every pair has too many edits."""
+    if isinstance(source, AssignedReads):
+        return DataError(
+            f"none of the {counts.num_unaligned + counts.num_ambiguous:,} reads of {name} is near to a single order; "
+            "give the orders that were read, and trim the reads to their ends and direction"
+        )
+    return DataError(
+        f"the strings of all {counts.num_unaligned:,} pairs of {name} differ in more than a third of their letters; "
+        "give what was intended and observed of the same molecule, trimmed to the same ends"
+    )
+
+
+def _rows(source: pd.DataFrame | str | Path | AssignedReads, columns: PairColumns) -> "Iterator[_Rows]":
+    """Pairs as text, some at a time."""
+    if isinstance(source, AssignedReads):
+        for frame in source.frames():
+            yield _Rows(frame, PairColumns(), str(source), "read", 1, masked="N")
+    elif isinstance(source, pd.DataFrame):
+        yield from _frame_chunks(source, columns)
+    else:
+        yield from _chunks(Path(source), columns)
 
 
 def _chunks(path: Path, columns: PairColumns) -> Iterator[_Rows]:
@@ -150,54 +205,55 @@ def _add(counts: PairCounts, rows: _Rows, alphabet: Alphabet, lookup: Tokens) ->
     intended = _read_strings(rows, columns.intended, alphabet, lookup)
     observed = _read_strings(rows, columns.observed, alphabet, lookup)
     weights = np.ones(len(rows.frame), dtype=np.int64) if columns.count is None else _read_counts(rows, columns.count)
-    equal = intended.lengths == observed.lengths
-    counts.num_unequal += int(weights[~equal].sum())
-    kept = equal & (weights > 0)
+    aligned = align(intended, observed)
+    counts.num_unaligned += int(weights[~aligned.kept].sum())
+    kept = aligned.kept & (weights > 0)
     weights, lengths = weights[kept], intended.lengths[kept]
     # pairs are numbered by multiplicity: one row with a count is split like as many rows
     ends = counts.num_pairs + np.cumsum(weights)
     held = ends // HELD_OUT_EVERY - (ends - weights) // HELD_OUT_EVERY
     counts.num_pairs += int(weights.sum())
-    if max(counts.num_pairs, counts.num_unequal) > MAX_PAIRS:
+    if max(counts.num_pairs, counts.num_unaligned) > MAX_PAIRS:
         raise DataError(f"the counts of {rows.name} add up to more than {MAX_PAIRS:,} pairs; divide them by 1,000")
     counts.lengths.update(np.unique(lengths).tolist())
-    cells = _cells(intended.of(kept), observed.of(kept), lengths, len(alphabet))
-    longest = max(len(counts.total), int(lengths.max(initial=0)))
-    counts.total = _added(counts.total, cells, lengths, weights, longest)
-    counts.held_out = _added(counts.held_out, cells, lengths, held, longest)
+    counts.num_letters += int(weights @ lengths)
+    counts.edits = counts.edits + weights @ aligned.edits[kept]
+    letters = _Letters(intended.of(kept), aligned.observed.of(kept), lengths, len(alphabet))
+    longest = max(len(counts.by_position.total), int(lengths.max(initial=0)))
+    spread = np.repeat(weights, lengths)[letters.seen], np.repeat(held, lengths)[letters.seen]
+    counts.by_position.add(letters.cells(letters.positions), *spread, longest)
+    counts.by_context.add(letters.cells(letters.contexts), *spread, len(alphabet) + 1)
 
 
-def _cells(intended: Tokens, observed: Tokens, lengths: Ints, size: int) -> Ints:
-    """Where the letters of pairs are counted: flat index into [positions, K, K]."""
-    positions = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    cells: Ints = (positions * size + intended) * size + observed
-    return cells
+class _Letters:
+    """Letters of pairs with what stood around them: what is counted, and where."""
+
+    def __init__(self, intended: Tokens, observed: Tokens, lengths: Ints, size: int) -> None:
+        self.size, self.seen = size, observed != UNSEEN
+        self.pairs: Ints = intended.astype(np.int64) * size + observed
+        self.positions: Ints = np.arange(len(intended)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        before = np.concatenate([intended[:1], intended[:-1]])
+        self.contexts: Ints = np.where(self.positions == 0, size, before).astype(np.int64)
+
+    def cells(self, groups: Ints) -> Ints:
+        """Flat index into [groups, K, K] of every letter that was seen."""
+        found: Ints = (groups * self.size**2 + self.pairs)[self.seen]
+        return found
 
 
-def _added(table: Ints, cells: Ints, lengths: Ints, weights: Ints, longest: int) -> Ints:
-    """A table [positions, K, K] with pairs of some weight added, and with `longest` positions."""
+def _added(table: Ints, cells: Ints, weights: Ints, num_groups: int) -> Ints:
+    """A table [groups, K, K] with letters of some weight added, and with `num_groups` groups."""
     size, some = table.shape[-1], weights > 0
-    cells, weights = cells if some.all() else cells[np.repeat(some, lengths)], np.repeat(weights[some], lengths[some])
+    if not some.all():
+        cells, weights = cells[some], weights[some]
     given = None if (weights == 1).all() else weights  # without weights numpy is several times faster
-    sums = np.bincount(cells, given, minlength=longest * size * size)  # whole numbers below 2^53: exact
-    found: Ints = sums.astype(np.int64).reshape(longest, size, size)
+    sums = np.bincount(cells, given, minlength=num_groups * size * size)  # whole numbers below 2^53: exact
+    found: Ints = sums.astype(np.int64).reshape(num_groups, size, size)
     found[: len(table)] += table
     return found
 
 
-@dataclass(frozen=True)
-class _Strings:
-    """Strings as one row of tokens, [sum of lengths], with their lengths, [num]."""
-
-    tokens: Tokens
-    lengths: Ints
-
-    def of(self, kept: Bools) -> Tokens:
-        """Tokens of some of the strings."""
-        return self.tokens if kept.all() else self.tokens[np.repeat(kept, self.lengths)]
-
-
-def _read_strings(rows: _Rows, name: str, alphabet: Alphabet, lookup: Tokens) -> _Strings:
+def _read_strings(rows: _Rows, name: str, alphabet: Alphabet, lookup: Tokens) -> Strings:
     """A column of strings as tokens; a DataError for an empty string, one that is too long, and unknown letters."""
     strings = rows.frame[name].str.strip()
     lengths: Ints = np.asarray(strings.str.len(), dtype=np.int64)
@@ -211,15 +267,15 @@ def _read_strings(rows: _Rows, name: str, alphabet: Alphabet, lookup: Tokens) ->
         )
     codes = _codes("".join(strings.to_numpy(dtype=object)))
     tokens = lookup[codes]
-    if len(tokens) and tokens.min() < 0:
-        unknown = tokens < 0
+    unknown = (tokens < 0) & ~np.isin(codes, [ord(letter) for letter in rows.masked])
+    if unknown.any():
         row = int(np.searchsorted(np.cumsum(lengths), int(unknown.argmax()), side="right"))
         odd = [chr(code) for code in np.unique(codes[unknown])]
         raise DataError(
             f"{rows.name} uses letters outside the alphabet {alphabet.letters} in the column '{name}' ({shown(odd)}, "
             f"first in {rows.place(row)}); correct or remove the row, or give another --alphabet"
         )
-    return _Strings(tokens, lengths)
+    return Strings(tokens, lengths)
 
 
 def _codes(text: str) -> Codes:

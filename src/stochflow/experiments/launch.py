@@ -164,7 +164,8 @@ def crossed(before: float, after: float, share: float) -> bool:
 def prepare(layers: list[dict[str, Any]], function: OracleFunction = None) -> Configured:
     """The checked settings of a run with their environment, built once."""
     resolved = resolve_layers(layers)
-    resolved = resolved.model_copy(update={"channel": with_matrix_inside(resolved.channel)})
+    inside = with_matrix_inside(resolved.channel, resolved.lengths.variable)
+    resolved = resolved.model_copy(update={"channel": inside})
     configured = configure(resolved, function)
     configured.environment.check_method(configured.config)
     return configured

@@ -6,7 +6,7 @@ from typing import Any
 
 from stochflow.config.environment import ChannelConfig
 from stochflow.config.layers import leaves
-from stochflow.config.noise import parse_noise
+from stochflow.config.noise import PRESETS, parse_noise
 from stochflow.config.schema import Config
 from stochflow.config.yaml import parse_assignment, yaml_line
 from stochflow.core.errors import ConfigError, StochflowError
@@ -125,8 +125,10 @@ def noise_flag(channel: ChannelConfig) -> str | None:
     noise = channel.noise
     if isinstance(noise, list):
         text = ",".join(str(alpha) for alpha in noise) + ("," if len(noise) == 1 else "")
+    elif channel.kind == "none":
+        text = "none"
     else:
-        text = {"none": "none", "dna-synthesis": f"dna-synthesis:{noise}"}.get(channel.kind, str(noise))
+        text = f"{channel.kind}:{noise}" if channel.kind in PRESETS else str(noise)
     try:
         same = ChannelConfig.model_validate(parse_noise(text)) == channel
     except StochflowError:

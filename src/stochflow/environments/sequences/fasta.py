@@ -17,7 +17,7 @@ MAX_BYTES = 64 * 2**20
 _TABLES = (".csv", ".tsv", ".tab")
 
 
-def read_sequences(path: Path) -> list[str]:
+def read_sequences(path: Path, preferred: Sequence[str] = ("sequence",)) -> list[str]:
     """Sequences of a file in upper case; see `read_written`.
 
     >>> from tempfile import TemporaryDirectory
@@ -27,17 +27,17 @@ def read_sequences(path: Path) -> list[str]:
     ...     read_sequences(path)
     ['ACGT', 'GGTA']
     """
-    return [sequence.upper() for sequence in read_written(path)]
+    return [sequence.upper() for sequence in read_written(path, preferred=preferred)]
 
 
-def read_written(path: Path, column: str | None = None) -> list[str]:
-    """Sequences of a file as they are written; of a CSV or TSV a column, by default `sequence`, or else the first."""
+def read_written(path: Path, column: str | None = None, preferred: Sequence[str] = ("sequence",)) -> list[str]:
+    """Sequences of a file as they are written; of a CSV or TSV a column, by default a preferred one, else the first."""
     try:
         text = read_limited(path, MAX_BYTES).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read ({error}); check the path") from None
     if path.suffix.lower() in _TABLES:
-        found = _column_of(path, text, column)
+        found = _column_of(path, text, column, preferred)
     elif column is not None:
         raise DataError(f"{path} is no .csv or .tsv table, so it has no column '{plain(column)}'; leave that out")
     elif text.lstrip().startswith(">"):
@@ -65,7 +65,7 @@ def encode_for(task: Task, sequences: Sequence[str], source: str) -> Tensor:
     return tokens
 
 
-def _column_of(path: Path, text: str, column: str | None) -> list[str]:
+def _column_of(path: Path, text: str, column: str | None, preferred: Sequence[str]) -> list[str]:
     """Entries of a column of a table that are not empty."""
     try:
         check_columns(text.encode(), separator(path))
@@ -74,7 +74,7 @@ def _column_of(path: Path, text: str, column: str | None) -> list[str]:
         kind = "CSV" if separator(path) == "," else "TSV"
         raise DataError(f"{path} is not a {kind} table ({' '.join(str(error).split())}); correct it") from None
     if column is None:
-        column = "sequence" if "sequence" in frame.columns else frame.columns[0]
+        column = next((name for name in preferred if name in frame.columns), frame.columns[0])
     if column not in frame.columns:
         raise DataError(f"{path} has no column '{plain(column)}', only {shown(list(frame.columns))}; name one of these")
     return [str(entry).strip() for entry in frame[column].dropna()]

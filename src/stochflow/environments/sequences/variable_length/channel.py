@@ -23,6 +23,7 @@ class EditChannel(Channel):
         rates = {"deletion": rules.deletion, "duplication": rules.duplication}
         added = "".join(f"+{name}:{rate:g}" for name, rate in rates.items() if rate)
         super().__init__(matrices, letters.name + added)
+        self.deletion, self.duplication = rules.deletion, rules.duplication
         self._noise = f"{letters.noise}{added}" if added else letters.noise
 
     @property
