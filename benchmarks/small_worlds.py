@@ -122,6 +122,7 @@ def run_case(case: Case) -> dict[str, Any]:
         run = stochflow.train(
             table=world.write(Path(folder) / "world.csv"),
             alphabet=world.letters,
+            gap_score=0.0,
             config={"channel": world.channel},
             seed=case.seed,
             out=Path(folder) / "run",

@@ -57,6 +57,8 @@ def train(
     sequence_column: str | None = None,
     score_column: str | None = None,
     variance_column: str | None = None,
+    world: str | None = None,
+    gap_score: float | None = None,
     reward_noise: str | None = None,
     motif_matrix: str | Path | None = None,
     config: str | Path | Settings | None = None,
@@ -103,6 +105,9 @@ def train(
         table: a CSV or TSV file of sequences and scores instead of a task; see docs/your-own-task.md.
         sequence_column, score_column, variance_column: its columns; several score columns, separated by commas, are
             replicates.
+        world: "measured", where the table is evidence and scores of other sequences are predicted from it, or
+            "complete", where there is nothing else; by default measured if the table has gaps.
+        gap_score: score of every sequence that a complete table lacks.
         reward_noise: "none", "replicate", "gaussian" (the table's variances) or "gaussian:σ".
         motif_matrix: a MEME, JASPAR or CSV file of motif matrices instead of a task; see docs/your-own-task.md.
         config: a YAML file or a dictionary of settings; `settings` and the arguments here go over it.
@@ -237,6 +242,8 @@ def exact(
     sequence_column: str | None = None,
     score_column: str | None = None,
     variance_column: str | None = None,
+    world: str | None = None,
+    gap_score: float | None = None,
     reward_noise: str | None = None,
     motif_matrix: str | Path | None = None,
     settings: Sequence[str] = (),

@@ -541,7 +541,7 @@ def test_a_table_is_trained_on_from_the_command_line(run_cli: Stochflow, tmp_pat
     table = tmp_path / "own.tsv"
     table.write_text("id\tseq\ta\tb\n1\tUU\t1\t2\n2\tAC\t3\t4\n", encoding="utf-8")
     columns = ("--sequence-column", "seq", "--score-column", "a,b", "--alphabet", "rna", "--reward-noise", "replicate")
-    result = run_cli("train", "--table", table, *columns, "--steps", 1, "--out", tmp_path / "run")
+    result = run_cli("train", "--table", table, *columns, "--gap-score", 0, "--steps", 1, "--out", tmp_path / "run")
     assert result.code == 0
     config = stochflow.load(tmp_path / "run").config
     assert (config.task, config.table.name, config.table.alphabet) == ("table", "own", "ACGU")

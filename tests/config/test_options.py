@@ -67,7 +67,7 @@ def test_an_option_that_sets_something_names_a_setting_there_is(option: Option) 
 
 
 def test_options_of_a_comparison_are_fields_of_its_specification() -> None:
-    others = {"oracle", "config", "settings", "deterministic", "out"}
+    others = {"oracle", "config", "settings", "deterministic", "out", "world", "gap_score"}
     assert names(COMPARE) - others == set(SweepConfig.model_fields) - {"settings", "retries"}
 
 

@@ -27,7 +27,7 @@ def settings(**given: Any) -> Config:
 def table(tmp_path: Path) -> dict[str, Any]:
     path = tmp_path / "own.csv"
     path.write_text(TABLE_TEXT, encoding="utf-8")
-    return {"file": str(path), "sequence_column": "seq", "score_column": "one,two", "alphabet": "ab"}
+    return {"file": str(path), "sequence_column": "seq", "score_column": "one,two", "alphabet": "ab", "gap_score": 0.0}
 
 
 def test_a_name_stands_for_sequences_or_for_a_graph() -> None:

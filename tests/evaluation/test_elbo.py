@@ -76,7 +76,7 @@ def experiment_of(name: str, folder: Path) -> Experiment:
     settings = CASES[name]
     if settings.get("task") == "table":
         (folder / "mixed.csv").write_text(MIXED, encoding="utf-8")
-        settings = settings | {"table": {"file": str(folder / "mixed.csv"), "alphabet": "AB"}}
+        settings = settings | {"table": {"file": str(folder / "mixed.csv"), "alphabet": "AB", "gap_score": 0.0}}
     if "pretraining" in settings:
         settings = settings | {"task": PRETRAINING_TASK, "method": PRETRAINING}
     experiment = build(resolve_config([TINY, settings]))

@@ -17,4 +17,6 @@ def test_a_summary_starts_with_the_required_keys_in_their_order() -> None:
     assert keys[len(REQUIRED_KEYS) :] == [
         *("top100_edit", "unique_fraction", "novelty", "scored_fraction", "feasible_fraction", "status"),
         *("reward_noise", "reward_mean", "known_modes", "entropy_gap", "support", "j", "j_se", "regret_se"),
+        *("world", "measured", "surrogate", "surrogate_r2", "surrogate_rank_correlation", "surrogate_coverage"),
+        "surrogate_reach",
     ]

@@ -14,7 +14,7 @@ from stochflow.environments.base import Environment
 from stochflow.environments.sequences import user_table
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.lookup_task import MeasuredTask
-from stochflow.experiments import build, launch
+from stochflow.experiments import build, launch, world
 
 TINY = ("model.width=8", "optimiser.batch_size=16", "optimiser.updates=1", "evaluation.num_samples=20")
 
@@ -45,8 +45,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     hashed = user_table.hashlib.sha256
     monkeypatch.setattr(factory, "read_user_table", counting("parsed", user_table.read_user_table))
     monkeypatch.setattr("hashlib.sha256", digest)
-    for module in (launch, build):
-        monkeypatch.setattr(module, "configure", counting("configured", factory.configure))
+    monkeypatch.setattr(world, "configure", counting("configured", factory.configure))
     for kind, name in ((MeasuredTask, "task"), (SequenceEnvironment, "environment")):
         monkeypatch.setattr(kind, "__init__", counting(name, kind.__init__))
     return found

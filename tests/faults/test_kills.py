@@ -32,7 +32,7 @@ TRAINING = {
     "replay": ["train", "bits:8,4", "--method", "sgfn-db", "--steps", 8],
     "chain": ["train", "bits:8,4", "--method", "mcmc", "--steps", 8],
     "graph": ["train", "hypergrid:2,4", "--method", "sgfn-db", "--steps", 8],
-    "table": ["train", "--table", "table.csv", "--method", "gfn-tb", "--steps", 8],
+    "table": ["train", "--table", "table.csv", "--gap-score", 0, "--method", "gfn-tb", "--steps", 8],
     "oracle": ["train", *ORACLE, "--method", "sgfn-db", "--oracle-calls", 60, "--set", "oracle.batch_size=4"],
 }
 

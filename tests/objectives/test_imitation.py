@@ -60,7 +60,10 @@ def test_the_closed_form_is_that_of_autograd(size: float) -> None:
 
 def table_experiment(path: Path, table: str, **settings: Any) -> Experiment:
     path.write_text(table, encoding="utf-8")
-    given = {"task": "table", "table": {"file": str(path), "alphabet": "".join(sorted(set(table) & set("ABC")))}}
+    given = {
+        "task": "table",
+        "table": {"file": str(path), "alphabet": "".join(sorted(set(table) & set("ABC"))), "gap_score": 0.0},
+    }
     return build(resolve_config([SMALL, given, settings]))
 
 

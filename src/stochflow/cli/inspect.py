@@ -148,7 +148,7 @@ def tasks() -> None:
     for sentence in missing:
         console.print(sentence, highlight=False, markup=False)
     console.print(
-        "What was not measured scores 0. Your own: `stochflow train --table FILE` or `--oracle MODULE:FUNCTION`.",
+        "What a shipped table lacks scores 0. Your own: `stochflow train --table FILE` or `--oracle MODULE:FUNCTION`.",
         highlight=False,
     )
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
+from stochflow.core.errors import Note
+
 if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
@@ -51,6 +53,9 @@ def show_warnings() -> None:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    if isinstance(message, Note):
+        tell(f"{escape(plain(str(message)))}.")
+        return
     tell(f"[yellow]Warning:[/] {escape(plain(str(message)))}")
 
 

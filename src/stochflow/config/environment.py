@@ -19,6 +19,15 @@ class TableConfig(Settings):
     variance_column: str | None = Field(None, description="Column of the variance of one measurement.")
     alphabet: str = Field("auto", description="dna, rna, protein, auto for the first that fits, or the letters.")
     scale: Literal["none", "unit"] = Field("none", description="Scores as they are, or scaled to [0, 1].")
+    world: Literal["measured", "complete"] | None = Field(
+        None, description="Evidence from which other scores are predicted, or all there is; null: by its gaps."
+    )
+    gap_score: float | None = Field(
+        None,
+        ge=0,
+        le=1e300,
+        description="Score of what a complete table lacks, after table.scale; null: nothing may lack.",
+    )
     sha256: str | None = Field(None, description="Hash of what the table says; a table that says another is refused.")
 
 

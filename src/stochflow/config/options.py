@@ -174,6 +174,16 @@ EDITS = (
         "duplication", float, "Probability that a letter is written twice (variable length).", "channel.duplication"
     ),
 )
+WORLD = (
+    Option(
+        "world",
+        str,
+        "Predict what the table lacks, or take it as all there is.  [default: measured if it has gaps]",
+        "table.world",
+        metavar="measured|complete",
+    ),
+    Option("gap_score", float, "Score of all that a complete table lacks.", "table.gap_score"),
+)
 TABLE = (
     Option(
         "table", Path, "CSV or TSV of sequences and scores instead of a task.", "table.file", metavar="FILE", parse=str
@@ -181,6 +191,7 @@ TABLE = (
     Option("sequence_column", str, "Column of the sequences in --table.  [default: sequence]", "table.sequence_column"),
     Option("score_column", str, "Column of the scores; a,b are replicates.  [default: score]", "table.score_column"),
     Option("variance_column", str, "Column of the variance of a measurement.", "table.variance_column"),
+    *WORLD,
     Option(
         "reward_noise",
         str,
@@ -295,6 +306,7 @@ COMPARE = (
     ),
     Option("seeds", int, "Runs per method, seeds from 0.  [default: 5]"),
     replace(_TRAJECTORIES, help="Budget of every run.  [default: 32000]"),
+    *WORLD,
     replace(_CONFIG, help="YAML file with these options."),
     _SETTINGS,
     _DETERMINISTIC,

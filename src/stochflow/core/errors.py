@@ -15,6 +15,10 @@ class DataError(StochflowError):
     """A data table, matrix file, run directory or checkpoint cannot be used as it is."""
 
 
+class Note(UserWarning):
+    """How something was understood that could be meant in two ways; the command line prints it as it is."""
+
+
 class OracleError(StochflowError):
     """A score function failed or returned NaN, a negative score or the wrong number of scores."""
 

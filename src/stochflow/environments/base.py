@@ -14,6 +14,7 @@ from torch import Tensor
 from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.evidence import Evidence
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -158,10 +159,15 @@ class Environment(ABC):
         """Let go of processes and files; the next score takes them up again."""
 
     @property
+    def evidence(self) -> Evidence | None:
+        """Measurements that scores are predicted from; None where scores are known."""
+        return None
+
+    @property
     def channel_name(self) -> str:
         """What the noise is called at length."""
         return str(self.noise)
 
     def describe(self) -> dict[str, Any]:
-        """Name and noise, as every summary states them."""
+        """Name and noise, as every summary states them, and figures of a prediction."""
         return {"task": self.name, "noise": self.noise}

@@ -1,6 +1,7 @@
 """From settings to an environment: by name, from a table or a function, with noise, rules and constraints."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,20 +17,23 @@ from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.alphabets import named_alphabet
 from stochflow.environments.sequences.constraints import ConstrainedTask
 from stochflow.environments.sequences.environment import SequenceEnvironment, configured_channel
-from stochflow.environments.sequences.lookup_task import MeasuredTask
+from stochflow.environments.sequences.lookup_task import MeasuredTask, Measurements
 from stochflow.environments.sequences.motifs import MotifTask, motifs_of, read_motifs
 from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
 from stochflow.environments.sequences.oracles.task import PREFIX, OracleFunction, OracleTask
 from stochflow.environments.sequences.reward_noise import with_noise
-from stochflow.environments.sequences.task import MAX_SCORE, Task
+from stochflow.environments.sequences.task import MAX_SCORE, Alphabet, Task
 from stochflow.environments.sequences.user_table import Table, TableColumns, read_user_table
 from stochflow.environments.sequences.variable_length import LengthRules, StopAlphabet, VariableTask
 from stochflow.environments.settings import check_settings
+from stochflow.environments.table_world import decided
 
 TABLE_COPY = "table.csv"  # a run's own copy of its table
+# name, alphabet, measurements and reward of a table to the task whose scores are predicted from it
+Predict = Callable[[str, Alphabet, Measurements, Reward], Task]
 # what a table or an oracle is, apart from where it lies and how it is asked
 _SAME = {
-    "table": ("name", "alphabet", "scale", "sha256"),
+    "table": ("name", "alphabet", "scale", "sha256", "world", "gap_score"),
     "oracle": ("length", "alphabet"),
     "motifs": ("length", "factors", "matrices"),
 }
@@ -64,11 +68,15 @@ class Configured:
         return self.config.model_copy(update={"table": self.config.table.model_copy(update=copied)})
 
 
-def configure(config: Config, function: OracleFunction = None) -> Configured:
+def configure(
+    config: Config, function: OracleFunction = None, predict: Predict | None = None, table: Table | None = None
+) -> Configured:
     """The environment that the settings describe; nothing of a user's own code is imported here.
 
     Args:
         function: the oracle as the user has named it, without which it is never imported; or the oracle itself.
+        predict: makes the task of a table that is evidence; models of the score are no part of an environment.
+        table: that of the settings, if it was read already.
     """
     check_settings(config)
     if names_graph(config.task):
@@ -77,24 +85,44 @@ def configure(config: Config, function: OracleFunction = None) -> Configured:
         tasks = [make_task(name) for name in config.pretraining.tasks]
         return Configured(config, MultiTaskEnvironment(tasks, configured_channel(config.channel, tasks[0])))
     channel = with_edits(config.channel, config.lengths.variable)
-    config, table = with_table_pinned(with_motifs_pinned(config.model_copy(update={"channel": channel})))
-    task = _configured_task(config, function, table)
+    config, table = with_table_pinned(with_motifs_pinned(config.model_copy(update={"channel": channel})), table)
+    task = _configured_task(config, function, None if table is None else _TableSource(table, predict))
     return Configured(config, SequenceEnvironment(task, configured_channel(config.channel, task)), table)
 
 
-def _configured_task(config: Config, function: OracleFunction, table: Table | None) -> Task:
+@dataclass(frozen=True)
+class _TableSource:
+    """A table and who predicts from it."""
+
+    table: Table
+    predict: Predict | None
+
+    def task(self, config: Config, alphabet: Alphabet) -> Task:
+        """The task of the world that the settings name."""
+        name, reward = table_name(config.table), Reward(**config.reward.model_dump())
+        if config.table.world == "measured":
+            if self.predict is None:
+                raise ConfigError("scores of a measured table need a model; train it, or say --world complete")
+            return self.predict(name, alphabet, self.table.measurements(alphabet), reward)
+        gap_score = config.table.gap_score or 0.0
+        task = self.table.task(name, config.table.scale, "your table", alphabet, gap_score)
+        _check_reward(task, reward)
+        return task
+
+
+def _configured_task(config: Config, function: OracleFunction, source: _TableSource | None) -> Task:
     if config.lengths.variable:
-        task, rules = _variable_task(config, function, table)
+        task, rules = _variable_task(config, function, source)
         return VariableTask(with_noise(task, config.reward_noise), rules)
     # constraints come last: a design that breaks one scores zero, however noisy measurements are
-    task = with_noise(_plain_task(config, function, table), config.reward_noise)
+    task = with_noise(_plain_task(config, function, source), config.reward_noise)
     return task if config.constraints == ConstraintConfig() else ConstrainedTask(task, config.constraints)
 
 
-def _plain_task(config: Config, function: OracleFunction, table: Table | None) -> Task:
+def _plain_task(config: Config, function: OracleFunction, source: _TableSource | None) -> Task:
     """The task without noise and constraints."""
-    if table is not None:
-        return _table_task(config, table)
+    if source is not None:
+        return source.task(config, Alphabet(source.table.letters))
     if config.task == MOTIF_TASK:
         return _motif_task(config.motifs)
     if not config.task.startswith(PREFIX):
@@ -102,11 +130,12 @@ def _plain_task(config: Config, function: OracleFunction, table: Table | None) -
     return _oracle_task(config, function)
 
 
-def _variable_task(config: Config, function: OracleFunction, table: Table | None) -> tuple[Task, LengthRules]:
+def _variable_task(config: Config, function: OracleFunction, source: _TableSource | None) -> tuple[Task, LengthRules]:
     """The task of designs that were written as intended, and the rules by which they are written."""
-    if table is not None:
+    if source is not None:
+        table = source.table
         rules = _rules(config, len(table.letters), *table_bounds(config, table))
-        return _table_task(config, table, StopAlphabet(table.letters, rules)), rules
+        return source.task(config, StopAlphabet(table.letters, rules)), rules
     lengths, oracle = config.lengths, config.oracle
     if lengths.max_length is None or oracle.length is not None or oracle.alphabet is None:
         raise ConfigError(
@@ -125,12 +154,6 @@ def _rules(config: Config, num_letters: int, min_length: int, max_length: int) -
 
 def _oracle_task(config: Config, function: OracleFunction, alphabet: StopAlphabet | None = None) -> OracleTask:
     return OracleTask(config.task.removeprefix(PREFIX), config.oracle, function, alphabet)
-
-
-def _table_task(config: Config, table: Table, alphabet: StopAlphabet | None = None) -> MeasuredTask:
-    task = table.task(table_name(config.table), config.table.scale, "your table", alphabet)
-    _check_reward(task, Reward(**config.reward.model_dump()))
-    return task
 
 
 def _motif_task(config: MotifConfig) -> MotifTask:
@@ -197,11 +220,11 @@ def with_motifs_pinned(config: Config) -> Config:
     return config.model_copy(update={"motifs": motifs.model_copy(update=pinned)})
 
 
-def with_table_pinned(config: Config) -> tuple[Config, Table | None]:
-    """The config with the table's whole path, name, letters, hash and bounds of length; and the table itself."""
+def with_table_pinned(config: Config, table: Table | None = None) -> tuple[Config, Table | None]:
+    """The config with the table's whole path, name, letters, hash, bounds of length and world; and the table itself."""
     if config.table.file is None:
         return config, None
-    table = verified_table(config)
+    table = verified_table(config) if table is None else table
     pinned = {
         "file": str(Path(config.table.file).resolve()),
         "name": table_name(config.table),
@@ -213,7 +236,7 @@ def with_table_pinned(config: Config) -> tuple[Config, Table | None]:
         least, most = table_bounds(config, table)
         lengths = config.lengths.model_copy(update={"min_length": least, "max_length": most})
         config = config.model_copy(update={"lengths": lengths})
-    return config, table
+    return decided(config, table), table
 
 
 def same_setting(name: str, one: Config, other: Config) -> bool:

@@ -111,7 +111,10 @@ def dynamics_metrics(
 
 
 def samples_frame(sampled: Sampled, environment: Environment, reward: Reward) -> pd.DataFrame:
-    """One row per object: what came, what was intended, score, log R and log P_π; under constraints, feasible too."""
+    """One row per object: what came, what was intended, score, log R and log P_π; under constraints, feasible too.
+
+    Where scores are predicted, also what the measurements say of it.
+    """
     walk, feasible = sampled.walk, environment.feasible(sampled.made)
     figures = {
         "score": sampled.scores.numpy(),
@@ -119,4 +122,5 @@ def samples_frame(sampled: Sampled, environment: Environment, reward: Reward) ->
         "log_prob": sampled.log_probs.numpy(),
         **({} if feasible is None else {"feasible": feasible.numpy()}),
     }
-    return environment.frame(walk.intentions, walk.outcomes, walk.valid).assign(**figures)
+    frame = environment.frame(walk.intentions, walk.outcomes, walk.valid).assign(**figures)
+    return frame if environment.evidence is None else frame.join(environment.evidence.remarks(list(frame["sequence"])))

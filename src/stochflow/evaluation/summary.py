@@ -47,3 +47,10 @@ class Summary(BaseModel):
     j: float | None = None
     j_se: float | None = None
     regret_se: float | None = None
+    world: str | None = None
+    measured: Count | None = None
+    surrogate: str | None = None
+    surrogate_r2: float | None = None
+    surrogate_rank_correlation: float | None = None
+    surrogate_coverage: float | None = None
+    surrogate_reach: Count | None = None

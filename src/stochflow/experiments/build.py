@@ -10,7 +10,6 @@ from stochflow.config.schema import Config, ModelConfig
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.random import RandomStreams
 from stochflow.environments.base import Environment
-from stochflow.environments.factory import configure
 from stochflow.environments.graphs.environment import GraphEnvironment
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
@@ -19,6 +18,7 @@ from stochflow.environments.sequences.task import MAX_ENUMERABLE, Task
 from stochflow.environments.sequences.variable_length import VariableTask
 from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.torch_settings import choose_device
+from stochflow.experiments.world import configured_world
 from stochflow.models.dynamics.counted import CountedDynamics, GraphDynamics, KnownGraphDynamics
 from stochflow.models.dynamics.tabular import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
@@ -61,11 +61,12 @@ def build(
     if team is not None and not config.objective.record.shareable:
         raise ConfigError(f"'{config.method}' cannot be shared out among processes; start it without torchrun")
     if environment is None:
-        configured = configure(config, function)
+        configured = configured_world(config, function)
         config, environment = configured.config, configured.environment
     trainer = make_trainer(environment, config, network, team)
     known = config.evaluation.reference
-    reference = None if known is None else environment.read_designs(Path(known))
+    evidence = None if environment.evidence is None else environment.evidence.tokens
+    reference = evidence if known is None else environment.read_designs(Path(known))
     return Experiment(config, environment, truth_of(environment, trainer.learner.reward), trainer, reference)
 
 

@@ -13,16 +13,16 @@ from stochflow.config.schema import Config
 from stochflow.core.errors import ConfigError
 from stochflow.core.signals import stop_signal
 from stochflow.environments.channel_factory import with_matrix_inside
-from stochflow.environments.factory import Configured, configure, same_setting, title_of
+from stochflow.environments.factory import Configured, same_setting, title_of
 from stochflow.environments.sequences.fasta import read_sequences
 from stochflow.environments.sequences.oracles.task import OracleFunction
-from stochflow.environments.settings import resolve_layers
 from stochflow.experiments.build import build, restore
 from stochflow.experiments.experiment import Experiment
 from stochflow.experiments.fine_tuning import load_pretrained, settings_from
 from stochflow.experiments.profiler import Profiler
 from stochflow.experiments.torch_settings import computing
-from stochflow.runs.directory import REFERENCE, RunDirectory, check_free, is_vacant, recover
+from stochflow.experiments.world import configured_world, resolve_world, say_world
+from stochflow.runs.directory import HELD_OUT, REFERENCE, RunDirectory, check_free, is_vacant, recover
 from stochflow.runs.monitor.history import history_of, records_of
 from stochflow.runs.monitor.watcher import Watcher
 from stochflow.runs.trackers import Tracking
@@ -74,7 +74,8 @@ def launch(
     """
     tracking = Tracking(options.track)
     if out is None:
-        out = default_path(resolve_layers([*([] if pretrained is None else [settings_from(pretrained)]), *layers]))
+        inherited = [] if pretrained is None else [settings_from(pretrained)]
+        out = default_path(resolve_world([*inherited, *layers])[0])
     with joined() as team, contextlib.ExitStack() as held:
         start = _Start(out, layers, function, pretrained, team, held)
         resumed = options.resume and not start.is_new
@@ -145,6 +146,8 @@ def conclude_run(experiment: Experiment, directory: RunDirectory) -> None:
         )
     summary, designs = experiment.conclude()
     directory.write_samples(designs)
+    if experiment.environment.evidence is not None:
+        directory.write(HELD_OUT, experiment.environment.evidence.held_out.to_csv(index=False))
     directory.write_summary(summary)
 
 
@@ -163,18 +166,19 @@ def crossed(before: float, after: float, share: float) -> bool:
 
 def prepare(layers: list[dict[str, Any]], function: OracleFunction = None) -> Configured:
     """The checked settings of a run with their environment, built once."""
-    resolved = resolve_layers(layers)
+    resolved, table = resolve_world(layers)
     inside = with_matrix_inside(resolved.channel, resolved.lengths.variable)
     resolved = resolved.model_copy(update={"channel": inside})
-    configured = configure(resolved, function)
+    configured = configured_world(resolved, function, table)
+    say_world(resolved, configured)
     configured.environment.check_method(configured.config)
     return configured
 
 
 def resolve_config(layers: list[dict[str, Any]]) -> Config:
     """Checked settings: the environment that they describe is built, and forgotten."""
-    resolved = resolve_layers(layers)
-    configure(resolved).environment.check_method(resolved)
+    resolved, table = resolve_world(layers)
+    configured_world(resolved, table=table).environment.check_method(resolved)
     return resolved
 
 
@@ -282,7 +286,7 @@ class _Start:
             self.held.callback(directory.release)
         directory.check_config()
         stored = directory.config()
-        configured = configure(resolve([stored.model_dump(mode="json"), *self.layers]), self.function)
+        configured = configured_world(resolve([stored.model_dump(mode="json"), *self.layers]), self.function)
         wanted, environment = configured.config, configured.environment
         for name in Config.model_fields:
             if name not in _FREE_ON_RESUME and not same_setting(name, wanted, stored):

@@ -9,12 +9,12 @@ from torch import Tensor
 from stochflow.config.schema import Config
 from stochflow.core.arrays import Array
 from stochflow.core.errors import StochflowError
-from stochflow.environments.factory import configure
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.task import Task
 from stochflow.experiments.build import restore
 from stochflow.experiments.experiment import Experiment
+from stochflow.experiments.world import configured_world
 from stochflow.reports.reader import RunRecord
 from stochflow.runs.directory import RunDirectory
 from stochflow.truth.truth import MultiTaskTruth, Truth, truth_of
@@ -102,7 +102,7 @@ def _distribution(experiment: Experiment) -> DesignDistribution:
 def _truth(world: str) -> tuple[Truth, list[float] | None]:
     """Target and optimum of one task, channel and reward, cached since runs of a sweep share them."""
     config = Config.model_validate_json(world)
-    truth = truth_of(configure(config).environment, Reward(**config.reward.model_dump()))
+    truth = truth_of(configured_world(config).environment, Reward(**config.reward.model_dump()))
     assert truth is not None, "only what can be enumerated is drawn"
     return truth, truth.unbalanced_share()
 

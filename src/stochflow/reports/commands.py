@@ -13,6 +13,7 @@ from stochflow.core.errors import ConfigError, StochflowError
 from stochflow.environments.registry import PRETRAINING_TASK
 from stochflow.environments.sequences.oracles.task import PREFIX
 from stochflow.environments.settings import resolve_layers
+from stochflow.experiments.world import MEASURED
 
 _NOT_ABOUT_LEARNING = ("device", "threads", "evaluation", "checkpoint_every")
 
@@ -83,7 +84,7 @@ def _common_changes(configs: Sequence[Config]) -> list[str] | None:
     layers = [parse_assignment(text) for text in changed]
     for config in configs:
         flags = config.model_dump(include={"task", "method", "seed", "channel", "budget"}, exclude_none=True)
-        if resolve_layers([*layers, flags]) != config:
+        if resolve_layers([*_of_world(config), *layers, flags]) != config:
             return None
     return changed
 
@@ -104,10 +105,15 @@ def assignments(config: Config) -> list[str]:
     noise = noise_flag(config.channel)
     if noise is not None:
         flags["channel"] = parse_noise(noise)
-    given = dict(leaves(resolve_layers([flags]).model_dump(mode="json")))
+    given = dict(leaves(resolve_layers([*_of_world(config), flags]).model_dump(mode="json")))
     wanted = dict(leaves(config.model_dump(mode="json")))
     said = () if noise is not None else ("channel.kind",)  # a slip alone would choose another than the task's own
     return [f"{name}={yaml_line(value)}" for name, value in wanted.items() if given[name] != value or name in said]
+
+
+def _of_world(config: Config) -> list[dict[str, Any]]:
+    """Settings that a run has without being told because its table is evidence."""
+    return [MEASURED] if config.table.world == "measured" else []
 
 
 def peculiarities(config: Config) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from stochflow.config.schema import Config
@@ -13,10 +14,11 @@ from stochflow.core.errors import DataError, StochflowError
 from stochflow.core.files import check_columns, read_limited
 from stochflow.core.hashes import text_hashes
 from stochflow.evaluation.summary import Summary
-from stochflow.runs.directory import CONFIG, RunDirectory
+from stochflow.runs.directory import CONFIG, HELD_OUT, RunDirectory
 
 _MOST_BYTES = 128 * 2**20
 SAMPLE_NUMBERS = ("score", "log_reward", "log_prob")
+HELD_OUT_NUMBERS = ("measured", "predicted", "low", "high", "distance")
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class RunRecord:
         metrics: one row per training step, numbers only; empty when nothing was logged.
         samples: distinct designs, best first; `sequence`, `score`, `log_reward`, `log_prob` and the count `drawn`.
         problems: missing or damaged files, one sentence each.
+        held_out: measured rows of a table and their predictions from the others; empty where scores are known.
     """
 
     path: Path
@@ -37,6 +40,7 @@ class RunRecord:
     samples: pd.DataFrame
     versions: dict[str, str]
     problems: tuple[str, ...]
+    held_out: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     @property
     def noise(self) -> str:
@@ -115,6 +119,7 @@ def read_run(path: Path) -> RunRecord:
     config = directory.config()
     problems: list[str] = []
     summary = _summary(directory, problems)
+    held_out = _held_out(path / HELD_OUT, problems) if config.table.world == "measured" else pd.DataFrame()
     return RunRecord(
         path=path,
         name=path.resolve().name,
@@ -124,6 +129,7 @@ def read_run(path: Path) -> RunRecord:
         samples=_samples(path / "samples.csv", problems),
         versions=_versions(path / "versions.json", problems),
         problems=tuple(problems),
+        held_out=held_out,
     )
 
 
@@ -185,6 +191,21 @@ def _samples(path: Path, problems: list[str]) -> pd.DataFrame:
     # equal scores in an order that has nothing to do with the letters: a logo of the first would show the alphabet
     shuffled = distinct.iloc[text_hashes(distinct["sequence"].tolist()).argsort()]
     return shuffled.sort_values("score", ascending=False, kind="stable", ignore_index=True)
+
+
+def _held_out(path: Path, problems: list[str]) -> pd.DataFrame:
+    """Rows of held_out.csv that are numbers throughout."""
+    try:
+        data = read_limited(path, _MOST_BYTES)
+        check_columns(data)
+        rows = pd.read_csv(io.BytesIO(data), usecols=[*HELD_OUT_NUMBERS])
+    except FileNotFoundError:
+        return pd.DataFrame()  # written when training ends
+    except (OSError, ValueError):
+        problems.append(f"The {HELD_OUT} is damaged, so nothing is said of the prediction; train again to write it.")
+        return pd.DataFrame()
+    rows = rows.apply(pd.to_numeric, errors="coerce")
+    return rows[np.isfinite(rows).all(axis=1)]
 
 
 def _versions(path: Path, problems: list[str]) -> dict[str, str]:

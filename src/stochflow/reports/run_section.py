@@ -9,6 +9,7 @@ import pandas as pd
 from stochflow.environments.registry import PRETRAINING_TASK, names_graph
 from stochflow.reports import figures
 from stochflow.reports.checkpoint import ExactResults, exact_results
+from stochflow.reports.evidence import evidence_section
 from stochflow.reports.groups import MEASURES
 from stochflow.reports.html import markup
 from stochflow.reports.html.markup import Charts, Column
@@ -32,7 +33,13 @@ class Detail:
 def detail(run: RunRecord, charts: Charts, key: str) -> Detail:
     """Markup of a run; `key` makes the ids of its controls unique on the page."""
     results = exact_results(run)
-    sections = [_noise(run), _probabilities(run, results, charts), _terms(run, charts), _world(results, charts, key)]
+    sections = [
+        _noise(run),
+        evidence_section(run, charts),
+        _probabilities(run, results, charts),
+        _terms(run, charts),
+        _world(results, charts, key),
+    ]
     sections.append(_designs(run, results))
     return Detail(_tiles(run), "\n".join(sections), results.problems)
 

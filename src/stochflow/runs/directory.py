@@ -30,13 +30,24 @@ from stochflow.runs.metrics_file import append_record, encode_record, read_recor
 FORMAT = "1"
 CONFIG = "config.yaml"
 REFERENCE = "reference.txt"
+HELD_OUT = "held_out.csv"
 PROFILE = "profile.txt"
 PAID = "oracle.sqlite*"
 VERSIONS = "versions.json"
 LOCK = ".lock"
 SEQUENCE = "sequence"
 _FILES = (
-    *(CONFIG, TABLE_COPY, REFERENCE, PROFILE, "metrics.jsonl", "summary.json", "samples.csv", "samples.fasta"),
+    *(
+        CONFIG,
+        TABLE_COPY,
+        REFERENCE,
+        HELD_OUT,
+        PROFILE,
+        "metrics.jsonl",
+        "summary.json",
+        "samples.csv",
+        "samples.fasta",
+    ),
     *("versions.json", "oracle.sqlite", "oracle.id", "worker.json"),
 )
 _PACKAGES = ("stochflow", "torch", "numpy", "scipy", "pandas")
@@ -234,6 +245,8 @@ def _with_files_in(config: Config, folder: Path) -> Config:
     table, evaluation = config.table, config.evaluation
     if table.file is not None:
         table = table.model_copy(update={"file": str(folder / TABLE_COPY)})
+    if table.file is not None and table.world is None:  # a run from before worlds had names
+        table = table.model_copy(update={"world": "complete", "gap_score": 0.0})
     if evaluation.reference is not None:
         evaluation = evaluation.model_copy(update={"reference": str(folder / REFERENCE)})
     motifs = config.motifs.model_copy(update={"file": None})  # the matrices themselves are among the settings

@@ -143,6 +143,7 @@ class NetworkEnsemble(Surrogate):
         blocks = tokens.split(max(1, _BLOCK // self.activations))
         return torch.cat([self.forward(self.distance.embedding[block], self._weights) for block in blocks]).double()
 
+    @torch.enable_grad()
     def _descend(self, tokens: Tensor, targets: Tensor, importance: Tensor, num_steps: int) -> None:
         """Minimise the weighted squared error of every member on the rows that it does not leave out."""
         members = torch.arange(NUM_MEMBERS)

@@ -43,7 +43,7 @@ def settings_of(name: str, folder: Path) -> dict[str, Any]:
         return {"task": name}
     path = folder / "mixed.csv"
     path.write_text(MIXED, encoding="utf-8")
-    table = {"file": str(path), "alphabet": "AB"}
+    table = {"file": str(path), "alphabet": "AB", "gap_score": 0.0}
     return {"task": "table", "table": table, "lengths": {"variable": True}, "channel": EDITS[name]}
 
 

@@ -36,6 +36,7 @@ def table(tmp_path: Path) -> Path:
 
 def train(table: Path, **options: object) -> api.Run:
     given = {"sequence_column": "seq", "score_column": "one,two", "alphabet": "ab", "config": QUICK, "steps": 2}
+    given["gap_score"] = 0.0
     return stochflow.train(table=table, out=table.parent / "run", **given | options)  # type: ignore[arg-type]
 
 
@@ -132,7 +133,7 @@ def test_the_table_task_needs_a_file() -> None:
 
 
 def test_the_optimum_of_a_table_is_known_before_training(table: Path) -> None:
-    columns = {"sequence_column": "seq", "score_column": "one,two", "alphabet": "ab"}
+    columns = {"sequence_column": "seq", "score_column": "one,two", "alphabet": "ab", "gap_score": 0.0}
     settings = ["reward.beta=1.0", "reward.floor=0.05"]
     found = stochflow.exact(table=table, noise=0.3, settings=settings, **columns)  # type: ignore[arg-type]
     summary = train(table, noise=0.3).summary
@@ -173,14 +174,14 @@ def test_a_table_with_more_possible_designs_than_a_float_can_count_is_trained_on
     path = tmp_path / "long.csv"
     path.write_text(f"sequence,score\n{'ACGT' * 150},1\n{'TTTT' * 150},2\n", encoding="utf-8")
     with pytest.warns(UserWarning, match=r"scores for 2 of more than 1e\+300 possible sequences"):
-        launch.prepare([QUICK, {"task": "table", "table": {"file": str(path)}}]).environment.warn()
+        launch.prepare([QUICK, {"task": "table", "table": {"file": str(path), "gap_score": 0.0}}]).environment.warn()
 
 
 def test_a_table_that_knows_next_to_nothing_comes_with_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "sparse.csv"
     path.write_text("sequence,score\nACGTACGT,1\nTTTTTTTT,2\n", encoding="utf-8")
     with pytest.warns(UserWarning, match=r"scores for 2 of 6.55e\+04 possible sequences"):
-        stochflow.train(table=path, out=tmp_path / "run", steps=1, config=QUICK)
+        stochflow.train(table=path, out=tmp_path / "run", steps=1, config=QUICK, gap_score=0.0)
 
 
 def test_tables_can_be_compared_on(table: Path, tmp_path: Path) -> None:
@@ -189,7 +190,7 @@ def test_tables_can_be_compared_on(table: Path, tmp_path: Path) -> None:
 
     settings = {**QUICK, "table": {"file": str(table), "sequence_column": "seq", "score_column": "one,two"}}
     settings = {name: value for name, value in settings.items() if name != "channel"}
-    settings["table"]["alphabet"] = "ab"
+    settings["table"] |= {"alphabet": "ab", "gap_score": 0.0}
     runs = plan(SweepConfig(tasks=["table"], seeds=1, trajectories=64, settings=settings))
     assert [run.name for run in runs] == ["own-sgfn-kl-0.25-seed0", "own-sgfn-db-0.25-seed0"]
     made = stochflow.train(config=runs[0].config.model_dump(), out=tmp_path / "runs" / runs[0].name)

@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 
 from stochflow.config.layers import resolve
+from stochflow.evaluation.summary import Summary
+from stochflow.experiments.sweep import results
 from stochflow.experiments.sweep.results import COLUMNS, Results, Standing, standings
 from stochflow.experiments.sweep.specification import PlannedRun
 
@@ -119,3 +121,8 @@ def test_channels_without_a_number_make_noise_a_text(tmp_path: Path) -> None:
     for run in runs:
         results.fail(run.name, "it broke")
     assert pd.read_parquet(tmp_path / "results.parquet")["noise"].tolist() == ["0.25", "none"]
+
+
+def test_text_of_a_summary_is_text_in_the_results() -> None:
+    texts = {name for name, field in Summary.model_fields.items() if field.annotation in (str, str | None)}
+    assert texts <= results._TEXT

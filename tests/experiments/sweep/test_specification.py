@@ -62,7 +62,11 @@ def test_tasks_of_different_default_noise_need_one_that_is_named(tmp_path: Path)
 def test_deletions_and_duplications_are_settings_of_every_run(tmp_path: Path) -> None:
     table = tmp_path / "mixed.csv"
     table.write_text("sequence,score\nA,0.1\nAC,0.9\nACG,0.5\n", encoding="utf-8")
-    settings = {"table": {"file": str(table)}, "lengths": {"variable": True}, "channel": {"deletion": 0.1}}
+    settings = {
+        "table": {"file": str(table), "gap_score": 0.0},
+        "lengths": {"variable": True},
+        "channel": {"deletion": 0.1},
+    }
     given: dict[str, Any] = {"tasks": ["table"], "noise": [0.1, "none"], "seeds": 1, "settings": settings}
     runs = plan(specify(tmp_path / "sweep", given))
     assert {run.config.channel.deletion for run in runs} == {0.1}

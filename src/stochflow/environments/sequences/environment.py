@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from stochflow.environments.channel_factory import make_channel
 from stochflow.environments.channels import Channel
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.constraints import ConstrainedTask, PrefixMask
+from stochflow.environments.sequences.evidence import Evidence
 from stochflow.environments.sequences.fasta import encode_for, read_sequences
 from stochflow.environments.sequences.task import Task
 from stochflow.environments.sequences.variable_length import EditChannel, LengthMask, LengthRules, VariableTask
@@ -147,6 +149,13 @@ class SequenceEnvironment(Environment):
                 "floor reward, so the sampler can only find what it happens to meet",
                 stacklevel=3,
             )
+
+    @property
+    def evidence(self) -> Evidence | None:
+        return self.task.evidence
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | ({} if self.evidence is None else self.evidence.facts)
 
     def open(self, directory: Path) -> None:
         self.task.open(directory)

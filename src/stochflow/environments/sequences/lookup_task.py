@@ -10,7 +10,7 @@ from stochflow.core.arrays import Array
 from stochflow.environments.sequences.task import Alphabet, Task
 
 # quantile of the measured scores above which a design counts as a mode
-_MODE_QUANTILE = 0.99
+MODE_QUANTILE = 0.99
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Measurements:
 
 
 class MeasuredTask(Task):
-    """Look-up in a table. A sequence that is not in the table scores 0 and has the floor reward.
+    """Look-up in a table. A sequence that is not in the table has one score for all such, by default 0.
 
     >>> alphabet = Alphabet("ACGT")
     >>> measured = Measurements(alphabet.encode(["AC", "GT"]), torch.tensor([[0.2], [0.8]], dtype=torch.float64))
@@ -45,17 +45,25 @@ class MeasuredTask(Task):
     tensor([0.8000, 0.0000], dtype=torch.float64)
     """
 
-    def __init__(self, name: str, alphabet: Alphabet, measured: Measurements, description: str, source: str) -> None:
+    def __init__(
+        self,
+        name: str,
+        alphabet: Alphabet,
+        measured: Measurements,
+        description: str,
+        source: str,
+        gap_score: float = 0.0,
+    ) -> None:
         self.name, self.alphabet, self.description, self.source = name, alphabet, description, source
         self.num_measured, self.length = measured.tokens.shape
         keys = _keys(measured.tokens)
         order = np.argsort(keys)
         self._keys, rows = keys[order], torch.from_numpy(order)
-        # the last row, all zeros, is for sequences that are not in the table
-        self._replicates = _with_zero_row(measured.scores[rows])
+        # the last row is for sequences that are not in the table
+        self._replicates = _with_last_row(measured.scores[rows], gap_score)
         self._scores = self._replicates.mean(dim=-1)
-        self._deviations = None if measured.variances is None else _with_zero_row(measured.variances[rows].sqrt())
-        self.mode_threshold = float(measured.scores.mean(dim=-1).quantile(_MODE_QUANTILE))
+        self._deviations = None if measured.variances is None else _with_last_row(measured.variances[rows].sqrt(), 0.0)
+        self.mode_threshold = float(measured.scores.mean(dim=-1).quantile(MODE_QUANTILE))
 
     def score(self, tokens: Tensor) -> Tensor:
         return self._scores[self._rows(tokens)]
@@ -89,5 +97,5 @@ def _keys(tokens: Tensor) -> Array:
     return letters.view(f"S{letters.shape[1]}").reshape(-1)
 
 
-def _with_zero_row(values: Tensor) -> Tensor:
-    return torch.cat([values.double(), torch.zeros(1, *values.shape[1:], dtype=torch.float64)])
+def _with_last_row(values: Tensor, value: float) -> Tensor:
+    return torch.cat([values.double(), torch.full((1, *values.shape[1:]), value, dtype=torch.float64)])

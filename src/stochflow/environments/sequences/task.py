@@ -13,6 +13,7 @@ from torch import Tensor
 from stochflow.core.codes import decode
 from stochflow.core.errors import DataError
 from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.evidence import Evidence
 from stochflow.environments.sequences.score_automaton import ScoreAutomaton
 
 MAX_ENUMERABLE = 2**20
@@ -91,6 +92,7 @@ class Task(ABC):
         noisy: True when repeated measurements of a sequence differ.
         padding: token that fills rows of `designs` after the last letter; None for designs of one length.
         automaton: that computes the score, so that the truth is exact at any length; None where there is none.
+        evidence: measurements that scores are predicted from; None where scores are known.
     """
 
     name: str
@@ -103,6 +105,7 @@ class Task(ABC):
     noisy: bool = False
     padding: int | None = None
     automaton: ScoreAutomaton | None = None
+    evidence: Evidence | None = None
 
     @abstractmethod
     def score(self, tokens: Tensor) -> Tensor:

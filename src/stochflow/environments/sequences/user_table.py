@@ -80,20 +80,27 @@ class Table:
         lengths = [len(sequence) for sequence in self.sequences]
         return min(lengths), max(lengths)
 
-    def task(self, name: str, scale: str, source: str, alphabet: Alphabet | None = None) -> MeasuredTask:
-        """The task of this table.
+    def measurements(self, alphabet: Alphabet) -> Measurements:
+        """Rows as tokens of an alphabet, with their scores as they are."""
+        variances = None if self.variances is None else torch.from_numpy(self.variances)
+        return Measurements(alphabet.encode(self.sequences), torch.from_numpy(self.scores), variances)
+
+    def task(
+        self, name: str, scale: str, source: str, alphabet: Alphabet | None = None, gap_score: float = 0.0
+    ) -> MeasuredTask:
+        """The task of this table where it is the whole world.
 
         Args:
             scale: "none" for the scores as they are, "unit" for scores scaled to [0, 1].
             alphabet: encoding of sequences as tokens; by default one token per letter, which needs equal lengths.
+            gap_score: score of every sequence that is not in the table.
         """
         alphabet = Alphabet(self.letters) if alphabet is None else alphabet
-        variances = None if self.variances is None else torch.from_numpy(self.variances)
-        measured = Measurements(alphabet.encode(self.sequences), torch.from_numpy(self.scores), variances)
+        measured = self.measurements(alphabet)
         self._check_scale(name, scale)
         if scale == "unit":
             measured = measured.scaled_to_unit()
-        return MeasuredTask(name, alphabet, measured, f"{len(self.sequences):,} scores of your own", source)
+        return MeasuredTask(name, alphabet, measured, f"{len(self.sequences):,} scores of your own", source, gap_score)
 
     def _check_scale(self, name: str, scale: str) -> None:
         means = self.scores.mean(axis=1)

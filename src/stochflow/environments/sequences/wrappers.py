@@ -20,6 +20,7 @@ class WrappedTask(Task):
         self.name, self.alphabet, self.length = task.name, task.alphabet, task.length
         self.mode_threshold, self.description = task.mode_threshold, task.description
         self.source, self.num_measured, self.noisy = task.source, task.num_measured, task.noisy
+        self.evidence = task.evidence
 
     @property
     def enumerable(self) -> bool:

@@ -56,6 +56,8 @@ def compare(
     noise: Sequence[float | str] | None = None,
     seeds: int | None = None,
     trajectories: int | None = None,
+    world: str | None = None,
+    gap_score: float | None = None,
     config: str | Path | Mapping[str, Any] | None = None,
     settings: Sequence[str] = (),
     deterministic: bool = False,
@@ -79,6 +81,7 @@ def compare(
         noise: channels, each as for `train`; by default 0.25, or none where all tasks are tables or oracles.
         seeds: runs per method, 5 by default.
         trajectories: budget of every run, 32,000 by default.
+        world, gap_score: of a table (task "table"), as for `train`.
         config: a YAML file or a dictionary with the fields of `SweepConfig`; the arguments here go over it.
         settings: assignments like "model.width=64" for every run.
         deterministic: as for `train`, in every run.

@@ -12,6 +12,7 @@ from stochflow.config.base import Settings
 from stochflow.config.layers import merge, sentence_of
 from stochflow.config.methods import METHODS
 from stochflow.config.noise import parse_noise
+from stochflow.config.options import WORLD, settings_of
 from stochflow.config.schema import MOST
 from stochflow.config.yaml import parse_assignment, read_yaml
 from stochflow.core.errors import ConfigError
@@ -97,6 +98,9 @@ def requested(arguments: Mapping[str, Any]) -> dict[str, Any]:
         inside = given.get("settings", {})
         if isinstance(inside, dict):  # anything else is refused by its own name
             given["settings"] = merge(inside, parse_assignment(text))
+    of_table = settings_of(WORLD, arguments)
+    if of_table and isinstance(given.get("settings", {}), dict):
+        given["settings"] = merge(given.get("settings", {}), of_table)
     tasks = given.get("tasks", [])
     oracles = [ORACLE_PREFIX + name for name in arguments["oracle"]]
     if oracles and isinstance(tasks, list):

@@ -23,7 +23,7 @@ CSV, PARQUET = "results.csv", "results.parquet"
 _FIRST = ["run", "task", "method", "noise", "seed", "status", "error"]
 _LAST = ["log_z_error", "cpu_seconds"]
 COLUMNS = [*_FIRST, *(name for name in Summary.model_fields if name not in _FIRST), *_LAST]
-_TEXT = {"run", "task", "method", "status", "reward_noise", "reward_mean", "error"}
+_TEXT = {"run", "task", "method", "status", "reward_noise", "reward_mean", "world", "surrogate", "error"}
 
 
 class Results:

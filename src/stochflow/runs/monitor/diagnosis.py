@@ -7,6 +7,7 @@ from stochflow.config.schema import Config
 from stochflow.evaluation.summary import Summary
 from stochflow.runs.monitor.alarms import alarms
 from stochflow.runs.monitor.checks import OVERSHADOWED, RULES, Case
+from stochflow.runs.monitor.evidence import evidence_findings
 from stochflow.runs.monitor.findings import Finding, worst_first
 from stochflow.runs.monitor.history import History, StepRecord, share_spent
 
@@ -28,7 +29,7 @@ def run_findings(
     passed = [finding for kind, finding in seen.items() if kind not in standing]
     # a check of the drawn designs may repeat an alarm
     others = [finding for finding in found if finding is not None and finding.kind not in standing]
-    return worst_first([*current, *passed, *others])
+    return worst_first([*current, *passed, *others, *evidence_findings(config, summary)])
 
 
 def _replayed(config: Config, records: Iterable[StepRecord]) -> tuple[History, dict[str, Finding]]:

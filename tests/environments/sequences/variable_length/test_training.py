@@ -42,12 +42,16 @@ def table(tmp_path: Path) -> Path:
 
 
 def build(table: Path, **overrides: Any) -> Experiment:
-    given = {"task": "table", "table": {"file": str(table), "alphabet": "AB"}, "lengths": {"variable": True}}
+    given = {
+        "task": "table",
+        "table": {"file": str(table), "alphabet": "AB", "gap_score": 0.0},
+        "lengths": {"variable": True},
+    }
     return experiment.build(launch.resolve_config([TINY, given, overrides]))
 
 
 def train(table: Path, **options: Any) -> api.Run:
-    given = {"config": TINY, "alphabet": "AB", "variable_length": True, "out": table.parent / "run"}
+    given = {"config": TINY, "alphabet": "AB", "variable_length": True, "out": table.parent / "run", "gap_score": 0.0}
     return stochflow.train(table=table, **given | options)
 
 
@@ -245,7 +249,7 @@ def test_the_command_line_ends_with_code_2(words: list[str], table: Path, monkey
 def test_the_command_line_trains(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = table.parent / "run"
     words = ["train", "--table", str(table), "--alphabet", "AB", "--min-length", "1", "--max-length", "4"]
-    words += ["--deletion", "0.05", "--duplication", "0.05", "--steps", "1", "--out", str(out)]
+    words += ["--deletion", "0.05", "--duplication", "0.05", "--gap-score", "0", "--steps", "1", "--out", str(out)]
     words += [f"--set={name}" for name in ("model.width=8", "optimiser.updates=1", "optimiser.batch_size=16")]
     result = CliRunner().invoke(cli.app, words)
     assert result.exit_code == 0, result.output
