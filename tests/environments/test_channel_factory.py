@@ -252,7 +252,7 @@ def with_rates(tmp_path: Path, **rates: Any) -> str:
 @pytest.mark.parametrize("deletion", [0.1, {"rate": 0.1, "lower": 0.0, "upper": 0.2, "number": 3}])
 def test_edits_of_a_file_are_simulated_where_lengths_vary(deletion: Any, tmp_path: Path) -> None:
     path = with_rates(tmp_path, deletion=deletion, duplication=0.05)
-    table = {"table": str(tmp_path / "mixed.csv"), "alphabet": "AB", "variable_length": True}
+    table = {"table": str(tmp_path / "mixed.csv"), "alphabet": "AB", "gap_score": 0.0, "variable_length": True}
     found = stochflow.exact(**table, noise=path)
     given = stochflow.exact(**table, noise=with_rates(tmp_path), deletion=0.1, duplication=0.05)
     assert found["min_kl"] == given["min_kl"] > stochflow.exact(**table, noise=path, deletion=0.01)["min_kl"]
@@ -262,7 +262,7 @@ def test_edits_of_a_file_are_simulated_where_lengths_vary(deletion: Any, tmp_pat
 
 
 def training_layers_of(path: str, tmp_path: Path) -> list[dict[str, Any]]:
-    table = {"file": str(tmp_path / "mixed.csv"), "alphabet": "AB"}
+    table = {"file": str(tmp_path / "mixed.csv"), "alphabet": "AB", "gap_score": 0.0}
     return [{"task": "table", "table": table, "lengths": {"variable": True}, "channel": parse_noise(path)}]
 
 
