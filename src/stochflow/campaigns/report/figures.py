@@ -36,7 +36,8 @@ def progress(rounds: Sequence[Round], goal: Goal) -> Figure:
         traces.append(line("target", [min(numbered), max(numbered)], [goal.target] * 2, "--text", "dot"))
     text = (
         "The mean of a round with its 95 % interval by Student's t; the best with that of its replicates or the "
-        "variance that was told, where there are any; and the mean of what was predicted when the round was asked for."
+        "variance that was told, where there are any; and the mean of what was predicted for the orders as "
+        "written when they were asked for."
     )
     layout = axes(_round_axis(numbered), axis("score"), showlegend=True)
     return Figure("Scores of the rounds", text, [trace for trace in traces if trace["x"]], layout)

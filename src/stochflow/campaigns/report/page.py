@@ -123,8 +123,7 @@ def _predictions(rounds: Sequence[Round], charts: Charts) -> str:
     random = checked[checked["why"] == CHECKING]
     if len(random):
         words += (
-            f" Of those drawn at random to check predictions, which nothing was expected of, it is "
-            f"{int(random['inside'].sum())} of {len(random)}."
+            f" Of designs drawn at random to check predictions it is {int(random['inside'].sum())} of {len(random)}."
         )
     return markup.paragraph(words) + charts.row(
         [figures.predicted_against_measured(rounds), figures.calibration(rounds)]
@@ -207,13 +206,15 @@ def _in_words(costs: Sequence[NoiseCost]) -> str:
     sentences = []
     expected = [cost.written - cost.expected for cost in costs if np.isfinite(cost.written)]
     if expected:
-        sentences.append(f"By the model, noise takes {np.mean(expected):.3g} from the mean score of a round.")
+        side = "lowers" if np.mean(expected) >= 0 else "raises"
+        sentences.append(f"By the model, noise {side} the mean score of a round by {abs(np.mean(expected)):.3g}.")
     num_exact, num = sum(cost.num_exact for cost in costs), sum(cost.num_outcomes for cost in costs)
     if num:
         sentences.append(f"{num_exact} of {num} sequenced outcomes are what was ordered.")
     lost = [cost.exact - cost.outcomes for cost in costs if cost.num_exact and cost.num_outcomes]
     if lost:
-        sentences.append(f"On average over rounds they score {np.mean(lost):.3g} more than all outcomes together.")
+        side = "above" if np.mean(lost) >= 0 else "below"
+        sentences.append(f"Their mean score is {abs(np.mean(lost)):.3g} {side} that of all, on average over rounds.")
     return " ".join(sentences)
 
 
@@ -223,8 +224,10 @@ def _best(rounds: Sequence[Round]) -> str:
     found = found[np.isfinite(found["worth"])].nlargest(NUM_BEST, "worth")
     if found.empty:
         return markup.paragraph("Nothing that keeps the thresholds was measured yet.")
-    ordered = found["design"].where(found["design"] != found["measured"], "")
-    titles = ["" if number == 0 else str(number) for number in found["round"]]
-    rows = zip(found["measured"], ordered, titles, map(int, found["wells"]), map(float, found["score"]), strict=True)
-    columns = [Column("measured", True, True), Column("if another was ordered", True, True), Column("round", True)]
-    return markup.table([*columns, Column("wells"), Column("score")], rows, _AS_GIVEN, "The best")
+    titles = [str(number) if number else "before" for number in found["round"]]
+    columns = {"measured": list(found["measured"]), "ordered": list(found["design"]), "round": titles}
+    if columns["measured"] == columns["ordered"]:
+        del columns["ordered"]
+    rows = zip(*columns.values(), map(int, found["wells"]), map(float, found["score"]), strict=True)
+    headings = [Column(name, is_text=True, is_mono=name != "round") for name in columns]
+    return markup.table([*headings, Column("wells"), Column("score")], rows, _AS_GIVEN, "The best")
