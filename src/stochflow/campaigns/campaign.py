@@ -46,6 +46,8 @@ class Campaign:
     Tell 2: 8 new values.
     >>> campaign.status().num_pending
     0
+    >>> campaign.report().name
+    'report.html'
     >>> folder.cleanup()
     """
 

@@ -65,6 +65,18 @@ def test_rounds_with_negative_scores_and_several_properties_under_noise(make: Ma
     assert "By the model, noise lowers the mean score of a round by" in page
 
 
+def test_outcomes_of_another_length_and_a_target_with_many_large_plates(make: Make) -> None:
+    campaign = make(alphabet="protein", goal="target:0.5", batch=384, length=3)
+    plate = campaign.ask(385)
+    told = plate[["id"]].assign(score=0.25, observed=plate["order"])
+    told.loc[[0, 1], "observed"] = ["AC", "ACDE"]
+    campaign.tell(told)
+    page = body(campaign)
+    assert "p1.2" in page
+    assert "The 383 best measured sequences, with all that tie" in page
+    assert "383 of 385 sequenced outcomes are what was ordered." in page
+
+
 def test_the_expected_cost_of_noise_is_that_of_the_channel(make: Make) -> None:
     campaign = make(noise=0.2)
     campaign.tell(measured(85))

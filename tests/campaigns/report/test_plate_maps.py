@@ -50,6 +50,15 @@ def test_wells_of_a_larger_plate_and_strange_names(make: Make) -> None:
     assert found.num_elsewhere == 1
 
 
+def test_a_plate_without_a_known_well_is_empty(make: Make) -> None:
+    campaign = make()
+    campaign.tell(pd.DataFrame({"sequence": ["AAAA"], "score": [1.0], "plate": "tube", "well": ["rack 3"]}))
+    (found,) = plate_maps(campaign.history())
+    (figure,) = plate_figures(found, 8, score_range([found]))
+    assert found.num_elsewhere == 1
+    assert {value for row in figure.traces[0]["z"] for value in row} == {None}
+
+
 def test_replicates_of_a_well_are_joined_and_plates_come_latest_first(make: Make) -> None:
     campaign = make(batch=1)
     first = campaign.ask()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stochflow.campaigns.goals import Goal, Threshold
-from stochflow.campaigns.report.rounds import Round, mean_reach, share_interval
+from stochflow.campaigns.report.rounds import Round, mean_reach, round_name, share_interval
 from stochflow.reports.html.figure import Figure, Trace, axes, axis, evenly_spaced, label, line, numbers, series_colour
 from stochflow.surrogates.base import INTERVAL
 
@@ -140,7 +140,7 @@ def _errors(reach: list[float], colour: str) -> dict[str, Any]:
 def _round_axis(rounds: Sequence[int], **more: Any) -> dict[str, Any]:
     """An axis of rounds, at most some twenty of which are named."""
     named = [rounds[row] for row in evenly_spaced(len(rounds), 20)]
-    return axis("round", tickvals=named, ticktext=[str(number) if number else "before" for number in named], **more)
+    return axis("round", tickvals=named, ticktext=[round_name(number) for number in named], **more)
 
 
 def _numbers_of(rounds: Any) -> list[int]:

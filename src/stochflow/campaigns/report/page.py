@@ -13,7 +13,7 @@ from stochflow.campaigns.report import figures
 from stochflow.campaigns.report.design_map import design_map, distance_bars
 from stochflow.campaigns.report.noise_cost import NoiseCost, noise_bars, noise_costs
 from stochflow.campaigns.report.plate_maps import MAX_PLATES, plate_figures, plate_maps, score_range
-from stochflow.campaigns.report.rounds import Round, rank_correlation, rounds_of
+from stochflow.campaigns.report.rounds import Round, rank_correlation, round_name, rounds_of
 from stochflow.campaigns.settings import CampaignSettings
 from stochflow.campaigns.status import status_of
 from stochflow.reports.html import markup
@@ -112,7 +112,7 @@ def _round_row(each: Round) -> list[str | int | float]:
     best = each.best
     scores = [each.outcomes["score"].mean(), float("nan") if best is None else best["score"]]
     checks = [each.orders["predicted"].mean(), each.checked["inside"].mean(), rank_correlation(each.checked)]
-    return [each.title, *counts, *map(float, scores), *map(float, checks)]
+    return [round_name(each.number), *counts, *map(float, scores), *map(float, checks)]
 
 
 def _predictions(rounds: Sequence[Round], charts: Charts) -> str:
@@ -224,7 +224,7 @@ def _best(rounds: Sequence[Round]) -> str:
     found = found[np.isfinite(found["worth"])].nlargest(NUM_BEST, "worth")
     if found.empty:
         return markup.paragraph("Nothing that keeps the thresholds was measured yet.")
-    titles = [str(number) if number else "before" for number in found["round"]]
+    titles = [round_name(number) for number in found["round"]]
     columns = {"measured": list(found["measured"]), "ordered": list(found["design"]), "round": titles}
     if columns["measured"] == columns["ordered"]:
         del columns["ordered"]

@@ -35,7 +35,7 @@ class Round:
 
     @property
     def title(self) -> str:
-        return f"round {self.number}" if self.number else "not ordered here"
+        return f"round {self.number}" if self.number else round_name(0)
 
     def count(self, state: str) -> int:
         """Orders that are pending, measured or failed."""
@@ -48,12 +48,18 @@ class Round:
         return known.loc[known["worth"].idxmax()] if len(known) else None
 
     def top(self, length: int) -> list[str]:
-        """The best quarter of the sequences of this length, ten at least, and all that tie with the last of them."""
-        rows = self.outcomes[self.outcomes["measured"].str.len() == length]
+        """The best quarter of the sequences of this length that break no threshold, ten at least, and all that tie with the last of them."""
+        rows = self.outcomes[np.isfinite(self.outcomes["worth"])]
+        rows = rows[rows["measured"].str.len() == length]
         worth = rows.groupby("measured", sort=False)["worth"].max()
         num = max(_MIN_LOGO, math.ceil(_LOGO_SHARE * len(worth)))
         last = worth.nlargest(num).min()
         return list(worth.index[worth >= last])
+
+
+def round_name(number: int) -> str:
+    """The number of a round; words for what was not ordered here."""
+    return str(number) if number else "not ordered"
 
 
 def rounds_of(history: History, settings: CampaignSettings) -> list[Round]:
