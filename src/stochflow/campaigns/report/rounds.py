@@ -48,7 +48,10 @@ class Round:
         return known.loc[known["worth"].idxmax()] if len(known) else None
 
     def top(self, length: int) -> list[str]:
-        """The best quarter of the sequences of this length that break no threshold, ten at least, and all that tie with the last of them."""
+        """The best quarter of the sequences of this length, ten at least, and all that tie with the last of them.
+
+        Those that break a threshold are left out.
+        """
         rows = self.outcomes[np.isfinite(self.outcomes["worth"])]
         rows = rows[rows["measured"].str.len() == length]
         worth = rows.groupby("measured", sort=False)["worth"].max()
