@@ -13,7 +13,7 @@ from stochflow.reports.html.figure import Figure, Trace, axis, label, numbers
 
 MAX_PLATES = 40
 _WELL = re.compile(r"([A-P])0*([1-9][0-9]?)")
-_SCORES = [[0, "--heat0"], [0.5, "--heat1"], [1, "--heat2"]]
+_SCORES = [[0, "--line"], [0.5, "--heat1"], [1, "--heat2"]]
 _MARKS = {"failed": ("x", "--s2"), "pending": ("circle-open", "--quiet"), "control": ("square-open", "--s3")}
 _SHOWN_LETTERS = 60
 
