@@ -36,6 +36,16 @@ def test_from_an_empty_directory_to_the_second_plate(lab: Stochflow) -> None:
     assert "│ pending    │ 3 " in status
 
 
+def test_a_report_is_written(lab: Stochflow) -> None:
+    lab("campaign", "ask", "lab", "--out", "plate.csv")
+    assert lab("campaign", "report", "lab").out == "Written: lab/report.html\n"
+    assert lab("campaign", "report", "lab", "--out", "page.html").out == "Written: page.html\n"
+    refused = lab("campaign", "report", "lab", "--out", "page.pdf")
+    assert refused.code == 2
+    assert "give a name that ends in .html" in refused.err
+    assert lab("campaign", "report", "elsewhere").code == 2
+
+
 def test_an_ask_can_be_written_again(lab: Stochflow) -> None:
     lab("campaign", "ask", "lab", "--out", "plate.csv")
     lab("campaign", "ask", "lab", "-n", 2, "--out", "second.csv")

@@ -23,7 +23,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from stochflow import api
+from stochflow import Campaign, api
 from stochflow.cli import app as cli
 
 PROGRAMS = ("chromium", "chromedriver")
@@ -159,23 +159,36 @@ def pages(demo_sweep: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[st
         "run": api.report(demo_sweep / "runs/sgfn-db-0.25-0", folder / "run.html"),
         "sweep": api.report(demo_sweep, folder / "sweep.html"),
         "fan": folder / "fan.html",
+        "campaign": _campaign(folder / "lab").report(),
     }
 
 
+def _campaign(folder: Path) -> Campaign:
+    """A round with a failed well, and one that is pending."""
+    campaign = Campaign.create(folder, length=6, noise=0.1, batch=12)
+    designs = ["".join("ACGT"[(number >> 2 * place) % 4] for place in range(6)) for number in range(7, 4096, 128)]
+    campaign.tell(pd.DataFrame({"sequence": designs, "score": [design.count("G") - 3.0 for design in designs]}))
+    plate = campaign.ask()
+    scores = [None, *range(11)]
+    campaign.tell(plate[["id"]].assign(score=scores, observed=plate["order"]))
+    campaign.ask()
+    return campaign
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-@pytest.mark.parametrize("kind", ["run", "sweep", "fan"])
+@pytest.mark.parametrize("kind", ["run", "sweep", "fan", "campaign"])
 def test_a_page_is_drawn_quiet_and_no_wider_than_its_screen(
     kind: str, width: int, scheme: str, browser: Browser, pages: dict[str, Path]
 ) -> None:
     browser.open(pages[kind], width, scheme)
-    assert browser.wait_for_figures() == {"run": 8, "sweep": 9, "fan": 1}[kind]
+    assert browser.wait_for_figures() == {"run": 8, "sweep": 9, "fan": 1, "campaign": 8}[kind]
     assert browser.overflow() <= 0
     assert browser.complaints() == []
     assert browser.requests() == [pages[kind].as_uri()]
     assert browser.screenshot(f"{kind}-{width}-{scheme}").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize("kind", ["run", "sweep"])
+@pytest.mark.parametrize("kind", ["run", "sweep", "campaign"])
 def test_every_choice_of_every_list_shows_figures_that_fit(kind: str, browser: Browser, pages: dict[str, Path]) -> None:
     browser.open(pages[kind], 390)
     seen: set[str] = set()
@@ -203,7 +216,7 @@ def test_every_choice_of_every_list_shows_figures_that_fit(kind: str, browser: B
             number,
         )
     assert browser.complaints() == []
-    if kind == "run":
+    if kind != "sweep":
         assert len(seen) == browser.ask("return content.length")
 
 

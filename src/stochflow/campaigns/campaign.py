@@ -15,6 +15,7 @@ from stochflow.campaigns.judging import judge
 from stochflow.campaigns.plates import places, plate_for
 from stochflow.campaigns.proposal import Batch, propose
 from stochflow.campaigns.rehearsal import Source, known_scores, play
+from stochflow.campaigns.report.page import write_campaign_page
 from stochflow.campaigns.results import read_results
 from stochflow.campaigns.settings import CampaignSettings, checked_settings, stored_settings
 from stochflow.campaigns.status import Status, status_of
@@ -45,6 +46,8 @@ class Campaign:
     Tell 2: 8 new values.
     >>> campaign.status().num_pending
     0
+    >>> campaign.report().name
+    'report.html'
     >>> folder.cleanup()
     """
 
@@ -185,6 +188,11 @@ class Campaign:
         plate, letters = plate_for(self.settings.batch), self.settings.space.alphabet.letters
         write_export(self.asked(ask), plate, layout, Path(out), letters)
         return Path(out)
+
+    def report(self, out: Path | str | None = None) -> Path:
+        """Write one HTML page about the campaign, by default `report.html` in its directory; returns its path."""
+        target = self.directory / "report.html" if out is None else Path(out)
+        return write_campaign_page(self.history(), self.settings, self.directory.resolve().name, target)
 
     @classmethod
     def _of(cls, store: Store) -> "Campaign":

@@ -87,6 +87,15 @@ class Goal:
             broken |= ~values.isnan() & ~threshold.passes(values)
         return broken
 
+    def worth(self, scores: Tensor, properties: Mapping[str, Tensor]) -> Tensor:
+        """What measured scores are worth, the more the nearer to the goal; −inf for a broken threshold. [num] → [num].
+
+        >>> Goal.parse("target:0.7").worth(torch.tensor([0.6, 1.7]).double(), {})
+        tensor([-0.1000, -1.0000], dtype=torch.float64)
+        """
+        value = scores if self.target is None else -(scores - self.target).abs()
+        return value.masked_fill(self.failed(scores, properties), -math.inf)
+
     def __str__(self) -> str:
         return self.kind if self.target is None else f"{self.kind}:{self.target!r}"
 

@@ -20,7 +20,7 @@ def judge(history: History, space: DesignSpace, sequences: list[str], seed: int)
     everything = predict(space, evidence, torch.cat([tokens, outcomes]))
     prediction, of_outcomes = everything[: len(tokens)], everything.mean[len(tokens) :]
     low, high = prediction.interval()
-    nearest, distance = _nearest(tokens, evidence.tokens)
+    rows, distance = nearest(tokens, evidence.tokens)
     measured = space.alphabet.decode(evidence.tokens)
     columns = {
         "sequence": sequences,
@@ -29,7 +29,7 @@ def judge(history: History, space: DesignSpace, sequences: list[str], seed: int)
         "high": high.numpy(),
         "expected": of_outcomes.view(-1, len(tokens)).mean(dim=0).numpy(),
         "probability": space.probability_exact(tokens).numpy(),
-        "nearest": [measured[row] if measured else "" for row in nearest.tolist()],
+        "nearest": [measured[row] if measured else "" for row in rows.tolist()],
         "distance": distance.numpy() if measured else pd.array([pd.NA] * len(tokens), dtype="Int64"),
         "measured": pd.Series(sequences).isin(measured),
         "pending": pd.Series(sequences).isin(history.pending["design"]),
@@ -49,7 +49,7 @@ def _outcomes(space: DesignSpace, tokens: Tensor, seed: int) -> Tensor:
     return space.realised(tokens.repeat(num_draws, 1), torch.Generator().manual_seed(seed))
 
 
-def _nearest(tokens: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+def nearest(tokens: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     """Row of the nearest other sequence, and in how many letters it differs; [num, L], [n, L] → [num], [num]."""
     if not len(others):
         return torch.zeros(len(tokens), dtype=torch.int64), torch.zeros(len(tokens), dtype=torch.int64)

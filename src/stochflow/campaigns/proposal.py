@@ -18,6 +18,7 @@ from stochflow.surrogates.base import Prediction, unfitted
 OPTIMISM = 1.0  # deviations above the expected score that a design is valued at
 CALIBRATION = 0.05  # share of a batch that is drawn at random among the candidates
 SAMPLE_BETA = 3.0  # exponent of the score where designs are drawn in proportion to it
+CHECKING = "drawn at random, to check predictions"
 _FEW = 8  # measurements below which a batch is spread at random
 _NUM_FIRST, _NUM_FINALISTS = 20_000, 2_000  # of all designs by expected score, then by optimistic score
 _NUGGET = 1e-3  # share of a variance that measuring a design leaves
@@ -85,7 +86,7 @@ def propose(space: DesignSpace, evidence: Evidence, taken: Tensor, num: int, goa
     shuffled = candidates.tokens[torch.randperm(len(candidates.tokens), generator=generator)]
     others = torch.cat([shuffled, random_designs(space, 2 * num, generator)])
     random = _without(others, torch.cat([taken, orders]))[: num - len(orders)]
-    reasons += ["drawn at random, to check predictions"] * len(random)
+    reasons += [CHECKING] * len(random)
     orders = torch.cat([orders, random])
     return _batch(orders, model.predict(orders), reasons)
 

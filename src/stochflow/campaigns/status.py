@@ -59,9 +59,8 @@ def status_of(history: History, settings: CampaignSettings) -> Status:
 
 def _best(history: History, settings: CampaignSettings) -> tuple[str | None, float | None]:
     """The measured sequence nearest to the goal, and its score."""
-    evidence, goal = history.evidence(), settings.goal
-    value = evidence.scores if goal.target is None else -(evidence.scores - goal.target).abs()
-    value = value.masked_fill(goal.failed(evidence.scores, evidence.properties), -float("inf"))
+    evidence = history.evidence()
+    value = settings.goal.worth(evidence.scores, evidence.properties)
     if not len(value) or value.max() == -float("inf"):
         return None, None
     row = int(value.argmax())

@@ -132,6 +132,15 @@ def rehearse(
 
 
 @app.command()
+def report(
+    directory: Annotated[Path, _DIRECTORY],
+    out: Annotated[Path | None, typer.Option(help="Page to write.  [default: DIR/report.html]")] = None,
+) -> None:
+    """Write one HTML page about a campaign; it needs no network to be read."""
+    _said(_opened(directory).report(out))
+
+
+@app.command()
 def undo(directory: Annotated[Path, _DIRECTORY]) -> None:
     """Take the last tell back; it stays in the file, marked as undone."""
     number, file = _opened(directory).undo()

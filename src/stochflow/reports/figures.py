@@ -10,9 +10,20 @@ from stochflow.core.arrays import Array
 from stochflow.evaluation.bootstrap import median_interval
 from stochflow.reports.checkpoint import Channels, DesignDistribution, random_subset
 from stochflow.reports.groups import Group, Measure, ceiling, curve
-from stochflow.reports.html.figure import Figure, Trace, axis, band, label, line
+from stochflow.reports.html.figure import (
+    NUM_COLOURS,
+    Figure,
+    Trace,
+    axes,
+    axis,
+    band,
+    evenly_spaced,
+    label,
+    line,
+    numbers,
+    series_colour,
+)
 
-NUM_COLOURS = 7
 NUM_POINTS = 2000
 _NUM_BINS = 24
 # a curve over many seeds has a point wherever one of them was evaluated
@@ -21,7 +32,6 @@ _MAX_STEPS = 200
 _DASHES = ("solid", "dash", "dot")
 _PATTERNS = ("", "/", ".")
 _UNITS = {"trajectories": "trajectories", "oracle_calls": "oracle calls", "seconds": "training time (seconds)"}
-_LEGEND = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "xanchor": "left"}
 
 
 def regret_bars(groups: Sequence[Group], measure: Measure) -> Figure:
@@ -42,13 +52,13 @@ def regret_bars(groups: Sequence[Group], measure: Measure) -> Figure:
                 "type": "bar",
                 "name": label(method),
                 "x": [position for position, _ in rows],
-                "y": _numbers(medians),
-                "marker": {"color": _colour(number), "pattern": {"shape": _PATTERNS[number // NUM_COLOURS % 3]}},
+                "y": numbers(medians),
+                "marker": {"color": series_colour(number), "pattern": {"shape": _PATTERNS[number // NUM_COLOURS % 3]}},
                 "error_y": {
                     "type": "data",
                     "symmetric": False,
-                    "array": _numbers(high - middle for (_, high), middle in zip(bounds, medians, strict=True)),
-                    "arrayminus": _numbers(middle - low for (low, _), middle in zip(bounds, medians, strict=True)),
+                    "array": numbers(high - middle for (_, high), middle in zip(bounds, medians, strict=True)),
+                    "arrayminus": numbers(middle - low for (low, _), middle in zip(bounds, medians, strict=True)),
                     "color": "--text",
                     "thickness": 1.5,
                 },
@@ -58,7 +68,7 @@ def regret_bars(groups: Sequence[Group], measure: Measure) -> Figure:
         )
     ticks = {"tickvals": list(positions.values()), "ticktext": [label(name) for name in conditions]}
     x, y = axis("condition", **ticks), axis(measure.axis, rangemode="tozero")
-    layout = {"barmode": "group", "bargap": 0.35, **_layout(x, y, showlegend=True)}
+    layout = {"barmode": "group", "bargap": 0.35, **axes(x, y, showlegend=True)}
     text = (
         f"{measure.meaning} Bars are medians over seeds; lines are 95 % bootstrap intervals of the median, "
         "or lowest to highest where there are fewer than three seeds."
@@ -77,15 +87,15 @@ def learning_curves(groups: Sequence[Group], measure: Measure, along: str, metho
         found = curve(group.runs, measure.key, along)
         if found is None:
             continue
-        keep = _spread(len(found.x), _MAX_CURVE_POINTS)
-        x, low, middle, high = (_numbers(part[keep]) for part in (found.x, found.low, found.median, found.high))
+        keep = evenly_spaced(len(found.x), _MAX_CURVE_POINTS)
+        x, low, middle, high = (numbers(part[keep]) for part in (found.x, found.low, found.median, found.high))
         drawn = _line_in_band(group.method, x, (low, middle, high), methods.index(group.method))
         traces += drawn if len(group.runs) > 1 else drawn[1:]
     ceilings = _ceilings(groups, measure, traces)
     linear = {"rangemode": "tozero" if measure.from_zero else "normal"}
     scale = {"type": "log"} if measure.is_logarithmic and _spans_decades(traces) else linear
     x_axis, y_axis = axis(_UNITS[along], rangemode="tozero"), axis(measure.axis, **scale)
-    layout = {"hovermode": "x", **_layout(x_axis, y_axis, showlegend=len(groups) > 1 or bool(ceilings))}
+    layout = {"hovermode": "x", **axes(x_axis, y_axis, showlegend=len(groups) > 1 or bool(ceilings))}
     text = "The same against the time that training took." if along == "seconds" else measure.meaning
     if ceilings and along != "seconds":
         text += " The dotted line is the most that any policy or design could have."
@@ -108,17 +118,17 @@ def probability_scatter(distribution: DesignDistribution) -> Figure:
     """log P_π against log R of a random subset of sequences, for sampler and optimum, with quantiles over all."""
     kept = random_subset(distribution, NUM_POINTS)
     num = len(distribution.log_rewards)
-    x = _numbers(distribution.log_rewards[kept])
+    x = numbers(distribution.log_rewards[kept])
     clouds = (
         ("sampler", distribution.log_probs, "--s1 0.4"),
         ("attainable optimum", distribution.attainable, "--s2 0.4"),
     )
-    traces: list[Trace] = [_points(name, x, _numbers(values[kept]), colour) for name, values, colour in clouds]
+    traces: list[Trace] = [_points(name, x, numbers(values[kept]), colour) for name, values, colour in clouds]
     middle, low, high = _quantile_lines(distribution.log_rewards, distribution.log_probs)
     ends = [float(distribution.log_rewards[kept].min()), float(distribution.log_rewards[kept].max())]
-    target = _numbers(end - distribution.log_z for end in ends)
+    target = numbers(end - distribution.log_z for end in ends)
     traces += [
-        line("target R/Z", _numbers(ends), target, "--text", "dot"),
+        line("target R/Z", numbers(ends), target, "--text", "dot"),
         line("sampler, 5 and 95 %", *low, "--s1", "dash"),
         {**line("", *high, "--s1", "dash"), "showlegend": False},
         line("sampler, median", *middle, "--s1"),
@@ -136,7 +146,7 @@ def probability_scatter(distribution: DesignDistribution) -> Figure:
 def sample_scatter(samples: pd.DataFrame) -> Figure:
     """log P_π against log R of the drawn designs, for tasks that cannot be enumerated."""
     kept = samples.head(NUM_POINTS)
-    points = _points("designs", _numbers(kept["log_reward"]), _numbers(kept["log_prob"]), "--s1 0.6")
+    points = _points("designs", numbers(kept["log_reward"]), numbers(kept["log_prob"]), "--s1 0.6")
     what = f"the {len(kept):,} best of {len(samples):,}" if len(kept) < len(samples) else f"all {len(samples):,}"
     text = (
         f"Only drawn designs ({what} distinct ones), because the probability of all sequences could not be computed "
@@ -151,7 +161,7 @@ def feasibility(unbalanced: Sequence[float]) -> Figure:
         "type": "bar",
         "name": "prefixes",
         "x": list(range(len(unbalanced))),
-        "y": _numbers(100.0 * share for share in unbalanced),
+        "y": numbers(100.0 * share for share in unbalanced),
         "marker": {"color": "--s2"},
         "hovertemplate": "%{x} letters: %{y:.3g} %<extra></extra>",
     }
@@ -168,8 +178,8 @@ def feasibility(unbalanced: Sequence[float]) -> Figure:
 
 def term_curves(metrics: pd.DataFrame) -> list[Figure]:
     """Curves of the terms that a method logs: entropy ratio, dynamics loss, and terms with mean and deviation."""
-    figures, rows = [], metrics.iloc[_spread(len(metrics), _MAX_STEPS)]
-    x = _numbers(rows.get("trajectories", ()))
+    figures, rows = [], metrics.iloc[evenly_spaced(len(metrics), _MAX_STEPS)]
+    x = numbers(rows.get("trajectories", ()))
     for key, title, unit, text in (
         (
             "log_entropy_ratio",
@@ -180,14 +190,14 @@ def term_curves(metrics: pd.DataFrame) -> list[Figure]:
         ("dynamics_loss", "Dynamics loss", "L_dyn", "The balance of exploration and exploitation at visited states."),
     ):
         if key in metrics and metrics[key].notna().any():
-            figures.append(Figure(title, text, [line(title, x, _numbers(rows[key]), "--s1")], _steps_layout(unit)))
+            figures.append(Figure(title, text, [line(title, x, numbers(rows[key]), "--s1")], _steps_layout(unit)))
     stems = [str(name).removesuffix("_mean") for name in metrics if str(name).endswith("_mean")]
     stems = [stem for stem in stems if f"{stem}_std" in metrics and metrics[f"{stem}_mean"].notna().any()]
     if stems:
         traces: list[Trace] = []
         for number, stem in enumerate(stems):
             middle, spread = rows[f"{stem}_mean"], rows[f"{stem}_std"]
-            y = _numbers(middle - spread), _numbers(middle), _numbers(middle + spread)
+            y = numbers(middle - spread), numbers(middle), numbers(middle + spread)
             traces += _line_in_band(stem.replace("_", " "), x, y, number)
         text = "The terms of the residual that training drives to zero: mean over a batch, and one standard deviation."
         figures.append(Figure("Terms of the balance (ll_diff)", text, traces, _steps_layout("nats")))
@@ -224,7 +234,7 @@ def _heat_map(title: str, text: str, table: Array, letters: list[str], largest: 
         "type": "heatmap",
         "x": names,
         "y": names,
-        "z": [_numbers(row) for row in table],
+        "z": [numbers(row) for row in table],
         "colorscale": [[0, colours[0]], [0.5, colours[1]], [1, colours[2]]],
         "zmin": 0.0 if largest is None else -largest,
         "zmax": 1.0 if largest is None else largest,
@@ -247,8 +257,8 @@ def _quantile_lines(x: Array, y: Array) -> list[tuple[list[float | None], list[f
     """Median, 5 % and 95 % quantile of y in equally full bins of x, as pairs of coordinates."""
     order = np.argsort(x, kind="stable")
     parts = np.array_split(order, min(_NUM_BINS, len(order)))
-    centres = _numbers(float(np.median(x[part])) for part in parts)
-    return [(centres, _numbers(float(np.quantile(y[part], level)) for part in parts)) for level in (0.5, 0.05, 0.95)]
+    centres = numbers(float(np.median(x[part])) for part in parts)
+    return [(centres, numbers(float(np.quantile(y[part], level)) for part in parts)) for level in (0.5, 0.05, 0.95)]
 
 
 def _points(name: str, x: list[float | None], y: list[float | None], colour: str) -> Trace:
@@ -263,42 +273,20 @@ def _line_in_band(
 ) -> list[Trace]:
     """Band between the lower and the upper line of y, then the middle line, in the colour and dashes of a number."""
     low, middle, high = y
-    colour = _colour(number)
+    colour = series_colour(number)
     drawn = line(name, x, middle, colour, _DASHES[number // NUM_COLOURS % 3])
     return [band(name, x, low, high, f"{colour} 0.18"), {**drawn, "legendgroup": label(name)}]
 
 
 def _scatter_layout() -> dict[str, Any]:
-    return _layout(axis("log R(x) (nats)"), axis("log P_π(x) (nats)"), showlegend=True)
+    return axes(axis("log R(x) (nats)"), axis("log P_π(x) (nats)"), showlegend=True)
 
 
 def _steps_layout(unit: str) -> dict[str, Any]:
-    return _layout(axis("trajectories", rangemode="tozero"), axis(unit), showlegend=unit == "nats")
-
-
-def _layout(x_axis: dict[str, Any], y_axis: dict[str, Any], showlegend: bool) -> dict[str, Any]:
-    return {"xaxis": x_axis, "yaxis": y_axis, "legend": _LEGEND, "showlegend": showlegend}
-
-
-def _colour(number: int) -> str:
-    return f"--s{number % NUM_COLOURS + 1}"
+    return axes(axis("trajectories", rangemode="tozero"), axis(unit), showlegend=unit == "nats")
 
 
 def _spans_decades(traces: Sequence[Trace]) -> bool:
     """True when all values are positive and span a factor of ten, so that a logarithmic axis is used."""
     values = [value for trace in traces for value in trace["y"] if value is not None]
     return bool(values) and 0 < 10 * min(values) <= max(values)
-
-
-def _spread(num: int, most: int) -> Array:
-    """At most `most` evenly spaced indices from 0 to num − 1, both ends included."""
-    return np.unique(np.linspace(0, num - 1, min(num, most)).round().astype(int)) if num else np.empty(0, dtype=int)
-
-
-def _numbers(values: Any) -> list[float | None]:
-    """Numbers for JSON, with five significant digits unless integer; None for those that are not finite."""
-    return [_short(float(value)) if np.isfinite(value) else None for value in values]
-
-
-def _short(value: float) -> float:
-    return int(value) if value.is_integer() else float(f"{value:.5g}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stochflow.reports.figures import NUM_COLOURS
+from stochflow.reports.html.figure import NUM_COLOURS
 
 _PER_ROW = 20
 _CELL, _HEIGHT, _LEFT, _TOP, _BOTTOM = 40, 140, 46, 8, 24

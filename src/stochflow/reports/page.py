@@ -1,6 +1,5 @@
 """The report of a run or a sweep as one HTML page."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -8,7 +7,6 @@ from pathlib import Path
 from statistics import median
 
 from stochflow.config.yaml import dump_yaml
-from stochflow.core.errors import ConfigError
 from stochflow.evaluation.bootstrap import median_interval
 from stochflow.reports import figures
 from stochflow.reports.commands import compare_command, train_command
@@ -16,7 +14,7 @@ from stochflow.reports.diagnosis import Diagnosis, diagnosis
 from stochflow.reports.groups import MEASURES, Group, counted_in, grouped, measures_of
 from stochflow.reports.html import markup
 from stochflow.reports.html.markup import Charts, Column
-from stochflow.reports.html.page import assemble, made_with, plotly_js, write_page
+from stochflow.reports.html.page import assemble, check_target, made_with, plotly_js, write_page
 from stochflow.reports.reader import RunRecord, Source, read_source
 from stochflow.reports.run_section import detail
 
@@ -30,10 +28,7 @@ _AS_GIVEN = -1  # sort column of a table that keeps its order
 def write_report(path: Path, out: Path | None = None) -> Path:
     """Write the report of a run or a sweep; returns its path."""
     target = path / REPORT if out is None else out
-    if target.suffix.lower() not in (".html", ".htm"):
-        raise ConfigError(f"the report is an HTML page, but --out is {target}; give a name that ends in .html")
-    if os.path.isdir(target):
-        raise ConfigError(f"{target} is a folder; choose a file for --out")
+    check_target(target)
     plotly = plotly_js()
     source = read_source(path)
     title, body, charts = sweep_body(source) if source.is_sweep else run_body(source.runs[0])

@@ -1,6 +1,7 @@
 """HTML elements. Text is escaped here and nowhere else."""
 
 import html
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -120,12 +121,12 @@ def folded(summary: str, content: str) -> str:
 
 
 def shown(value: float | None, digits: int = 3) -> str:
-    """A number with a given number of significant digits, trailing zeros included; a dash for None.
+    """A number with a given number of significant digits, trailing zeros included; a dash for None or NaN.
 
     >>> shown(0.25), shown(None)
     ('0.250', '–')
     """
-    return "–" if value is None else f"{value:#.{digits}g}".removesuffix(".")
+    return "–" if value is None or math.isnan(value) else f"{value:#.{digits}g}".removesuffix(".")
 
 
 def _cell(column: Column, value: Any) -> str:

@@ -2,14 +2,24 @@
 
 import html
 import json
+import os
 from pathlib import Path
 from string import Template
 from typing import Any
 
+from stochflow.core.errors import ConfigError
 from stochflow.core.extras import extra
 from stochflow.core.files import unwritable, write_atomically
 from stochflow.reports.html.template import PAGE
 from stochflow.runs.directory import versions
+
+
+def check_target(path: Path) -> None:
+    """Refuse a name that is not that of an HTML file."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ConfigError(f"the report is an HTML page, but --out is {path}; give a name that ends in .html")
+    if os.path.isdir(path):
+        raise ConfigError(f"{path} is a folder; choose a file for --out")
 
 
 def plotly_js() -> str:
