@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stochflow.config.environment import Feedback
 from stochflow.environments.channels import Channel
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.task import Alphabet, Task
@@ -29,9 +30,11 @@ class Scored(Task):
         return self._scores[(tokens * self.num_tokens ** torch.arange(self.length - 1, -1, -1)).sum(dim=-1)]
 
 
-def scored_environment(channel: Channel, length: int, scores: Tensor | None = None) -> SequenceEnvironment:
+def scored_environment(
+    channel: Channel, length: int, scores: Tensor | None = None, feedback: Feedback = "step"
+) -> SequenceEnvironment:
     """Sequences of so many letters of a channel."""
-    return SequenceEnvironment(Scored(channel.num_tokens, length, scores), channel)
+    return SequenceEnvironment(Scored(channel.num_tokens, length, scores), channel, feedback)
 
 
 def graph_experiment(task: str = "hypergrid:2,4", **settings: Any) -> Experiment:

@@ -45,6 +45,7 @@ def train(
     constraints: Settings | None = None,
     method: str | None = None,
     noise: float | str | None = None,
+    feedback: str | None = None,
     deletion: float | None = None,
     duplication: float | None = None,
     seed: int | None = None,
@@ -97,6 +98,8 @@ def train(
             symmetric.
         noise: slip α in [0, 1), "none", "dna-synthesis[:rate]", one α per position separated by commas, or the path
             of a CSV or YAML confusion matrix. The default is 0.25, and "none" for a table or an oracle.
+        feedback: "step", where a policy sees each outcome before its next letter, or "none", where it orders whole
+            strings; "none" for a table or an oracle, "step" elsewhere.
         deletion, duplication: probabilities that an intended letter is not written, or written twice; they need
             variable length.
         trajectories, steps, minutes: the budget; at most one of them.
@@ -214,13 +217,16 @@ def evaluate(
     run: str | Path | Run,
     *,
     noise: float | str | None = None,
+    feedback: str | None = None,
     score_samples: bool = False,
     oracle: str | Function | None = None,
     oracle_engine: str | None = None,
     address: str | None = None,
 ) -> Summary:
     """Every metric of a run, recomputed from its checkpoint; see `load` and `Run.evaluate`."""
-    return load(run, oracle, oracle_engine, address).evaluate(noise=noise, score_samples=score_samples)
+    return load(run, oracle, oracle_engine, address).evaluate(
+        noise=noise, feedback=feedback, score_samples=score_samples
+    )
 
 
 def exact(
@@ -235,7 +241,7 @@ def exact(
     noise: float | str | None = None,
     deletion: float | None = None,
     duplication: float | None = None,
-    feedback: str = "step",
+    feedback: str | None = None,
     beta: float | None = None,
     floor: float | None = None,
     table: str | Path | None = None,
@@ -257,14 +263,13 @@ def exact(
     are also `min_kl_lower_bound, min_kl_gap, num_orders, kl_ignoring_noise, min_kl_with_feedback, value_of_feedback`.
 
     Args:
-        feedback: "step", where a policy sees each outcome before its next letter, or "none", where it orders strings.
         beta, floor: of the reward, by default 3 and 1e-6 for sequences.
 
     All others as for `train`.
     """
     configured = prepare(exact_layers(locals()))
     with torch_threads(configured.config.threads):  # many small products, which several threads wait for
-        return exact_figures(configured.environment, Reward(**configured.config.reward.model_dump()), feedback)
+        return exact_figures(configured.environment, Reward(**configured.config.reward.model_dump()))
 
 
 def report(path: str | Path, out: str | Path | None = None) -> Path:

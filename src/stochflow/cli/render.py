@@ -90,7 +90,7 @@ def print_optimum(result: Mapping[str, Any]) -> None:
     """What `stochflow.exact` has found, as a table."""
     from rich.table import Table
 
-    ordered = result.get("feedback") == "none"
+    ordered = "value_of_feedback" in result
     what = "Optimum without feedback" if ordered else "Attainable optimum"
     title = f"{what} of {result['task']}, β = {result['beta']:g}, floor {result['floor']:g}"
     shown = Table(title=escape(title))
@@ -146,12 +146,13 @@ def _standing_table(standing: "Standing", found: "Comparison") -> "Table":
     """Methods by median, best first; the winner, if there is one, in bold with a star."""
     from rich.table import Table
 
-    title = f"{standing.task}, noise {standing.noise}, {found.spec.trajectories:,} trajectories; medians over seeds"
+    noise = f"{standing.noise}, orders" if standing.feedback == "none" else standing.noise
+    title = f"{standing.task}, noise {noise}, {found.spec.trajectories:,} trajectories; medians over seeds"
     table = Table(title=escape(title))
     table.add_column("method", no_wrap=True)
     rows = found.frame[(found.frame["task"] == standing.task) & (found.frame["status"] == "finished")]
     # as text, which every channel of a column becomes as soon as one of them has no number
-    rows = rows[rows["noise"].astype("str") == str(standing.noise)]
+    rows = rows[(rows["noise"].astype("str") == str(standing.noise)) & (rows["feedback"] == standing.feedback)]
     beside = _beside(standing.metric, rows)
     metric = _HEADINGS.get(standing.metric, standing.metric)
     for heading in (metric, standing.interval, *(heading for heading, _ in beside.values()), "runs"):

@@ -6,6 +6,9 @@ from pydantic import Field, model_validator
 
 from stochflow.config.base import Settings
 
+# whether each outcome is seen before the next intention, or whole designs are ordered
+Feedback = Literal["step", "none"]
+
 
 class TableConfig(Settings):
     """Your own sequences and scores (task table)."""

@@ -4,7 +4,7 @@ Nobody else asks for the name of an objective: what the rest of the package must
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, Literal
 
@@ -29,6 +29,8 @@ class ObjectiveRecord:
         trains_policy: False where the policy is a list of designs or a table, or is not trained.
         edits_designs: it changes letters of whole designs, which have one length.
         one_length: letters mean something by their place, so that designs must have one length.
+        orders: it learns which whole designs to order, whose outcomes are not seen on the way (`feedback` none);
+            a balance along a path does on the realised one.
         shareable: processes can share its batches.
         pretrains: it trains one sampler for several tasks with known tables, and samples nothing.
         has_temperature: `rl.temperature` weighs the entropy of its policy.
@@ -48,6 +50,7 @@ class ObjectiveRecord:
     trains_policy: bool = True
     edits_designs: bool = False
     one_length: bool = False
+    orders: bool = False
     shareable: bool = True
     pretrains: bool = False
     has_temperature: bool = False
@@ -80,6 +83,7 @@ PLANNED_KL = ObjectiveRecord(
     f"{_PACKAGE}.planned_graph_kl:PlannedGraphKL",
     {"scope": "state", "values": "planned"},
     plans=True,
+    orders=True,
     log_z="optimum",
 )
 BOOTSTRAPPED_KL = ObjectiveRecord(
@@ -108,6 +112,7 @@ def _path_balance(kind: str, sequences: str, weighs_stretches: bool = False) -> 
         along_path=True,
         has_residuals=True,
         weighs_stretches=weighs_stretches,
+        orders=True,
         log_z="target",
     )
 
@@ -123,6 +128,7 @@ LOCAL_SEARCH_BALANCE = ObjectiveRecord(
     along_path=True,
     has_residuals=True,
     edits_designs=True,
+    orders=True,
     shareable=False,
     log_z="target",
 )
@@ -132,6 +138,7 @@ PROXY_BALANCE = ObjectiveRecord(
     along_path=True,
     has_residuals=True,
     edits_designs=True,
+    orders=True,
     shareable=False,
 )
 EXPECTED_BALANCE = ObjectiveRecord(
@@ -149,17 +156,12 @@ MCMC = ObjectiveRecord(
     f"{_PACKAGE}.baselines.mcmc:MetropolisHastings",
     trains_policy=False,
     edits_designs=True,
+    orders=True,
     shareable=False,
 )
-MARS = ObjectiveRecord(
-    "mars", f"{_PACKAGE}.baselines.mars:Mars", trains_policy=False, edits_designs=True, shareable=False
-)
-GENETIC = ObjectiveRecord(
-    "genetic", f"{_PACKAGE}.baselines.genetic:Genetic", trains_policy=False, edits_designs=True, shareable=False
-)
-ADALEAD = ObjectiveRecord(
-    "adalead", f"{_PACKAGE}.baselines.adalead:AdaLead", trains_policy=False, edits_designs=True, shareable=False
-)
+MARS = replace(MCMC, kind="mars", sequences=f"{_PACKAGE}.baselines.mars:Mars")
+GENETIC = replace(MCMC, kind="genetic", sequences=f"{_PACKAGE}.baselines.genetic:Genetic")
+ADALEAD = replace(MCMC, kind="adalead", sequences=f"{_PACKAGE}.baselines.adalead:AdaLead")
 KMER_PLAN = ObjectiveRecord(
     "kmer-plan", f"{_PACKAGE}.baselines.kmer_plan:KmerPlan", trains_policy=False, one_length=True, shareable=False
 )
@@ -168,6 +170,7 @@ RANDOM = ObjectiveRecord(
     f"{_PACKAGE}.baselines.random_policy:UniformIntentions",
     True,
     trains_policy=False,
+    orders=True,
     shareable=False,
 )
 CONDITIONAL_KL = ObjectiveRecord(

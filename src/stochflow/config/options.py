@@ -120,6 +120,15 @@ _METHOD = Option("method", str, "Method; see `stochflow methods`.  [default: sgf
 _NOISE = Option("noise", str, _NOISE_HELP, "channel", parse=whole_channel)
 _PRETRAINING_NOISE = replace(_NOISE, help=_NOISE_HELP + "  [default: 0.25]")
 _TRAINING_NOISE = replace(_NOISE, help=_NOISE_HELP + "  [default: 0.25; tables and oracles: none]")
+_FEEDBACK_HELP = "See each outcome before the next letter (step), or order whole strings (none)."
+_FEEDBACK = Option(
+    "feedback",
+    str,
+    f"{_FEEDBACK_HELP}  [default: step; tables and oracles: none]",
+    "feedback",
+    metavar="step|none",
+)
+_RUN_FEEDBACK = replace(_FEEDBACK, help=f"{_FEEDBACK_HELP}  [default: as in training]")
 _SEED = Option("seed", int, "Seed of every random generator.  [default: 0]", "seed")
 _TRAJECTORIES = Option("trajectories", int, "Budget in trajectories.  [default: 32000]", "budget.trajectories")
 _STEPS = Option("steps", int, "Budget in training steps.", "budget.steps")
@@ -233,6 +242,7 @@ TRAIN = (
     *CONSTRAINTS,
     _METHOD,
     _TRAINING_NOISE,
+    _FEEDBACK,
     *EDITS,
     _SEED,
     _TRAJECTORIES,
@@ -279,13 +289,7 @@ EXACT = (
     *CONSTRAINTS,
     _TRAINING_NOISE,
     *EDITS,
-    Option(
-        "feedback",
-        str,
-        "Whether each outcome is seen before the next letter is intended (step), or whole strings are ordered (none).",
-        metavar="step|none",
-        default="step",
-    ),
+    _FEEDBACK,
     Option("beta", float, "Reward exponent.  [default: 3; graphs: 1; motifs: 60; rna-bind: 8]", "reward.beta"),
     Option(
         "floor",
@@ -303,6 +307,13 @@ COMPARE = (
     Option("methods", str, "Method names, or all.  [default: sgfn-kl,sgfn-db]", metavar="A,B", read=names_in),
     Option(
         "noise", str, "Channels, each as for `train`.  [default: 0.25; oracles: none]", metavar="A,B", read=names_in
+    ),
+    Option(
+        "feedback",
+        str,
+        "step, none or both, as for `train`.  [default: that of each task]",
+        metavar="A,B",
+        read=names_in,
     ),
     Option("seeds", int, "Runs per method, seeds from 0.  [default: 5]"),
     replace(_TRAJECTORIES, help="Budget of every run.  [default: 32000]"),
@@ -325,11 +336,12 @@ SAMPLE = (
     Option("exclude", Path, "CSV, TSV, FASTA or lines of sequences to leave out.", metavar="FILE"),
     Option("exclude_column", str, "Column of --exclude.  [default: sequence, or the first]"),
     _NOISE,
+    _RUN_FEEDBACK,
     Option("seed", int, "Another seed gives other designs."),
     _SCORE_SAMPLES,
     _RUN_ORACLE,
     *RUN_ORACLE_ENGINE,
     Option("out", Path, "File to write; standard output by default."),
 )
-EVALUATE = (RUN, _NOISE, _SCORE_SAMPLES, _RUN_ORACLE, *RUN_ORACLE_ENGINE)
+EVALUATE = (RUN, _NOISE, _RUN_FEEDBACK, _SCORE_SAMPLES, _RUN_ORACLE, *RUN_ORACLE_ENGINE)
 CONFIG = (replace(_TASK, help="Task name."), replace(_METHOD, help="Method name."), _CONFIG, _SETTINGS)

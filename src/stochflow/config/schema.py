@@ -10,6 +10,7 @@ from stochflow.config.context import PretrainingConfig
 from stochflow.config.environment import (
     ChannelConfig,
     ConstraintConfig,
+    Feedback,
     LengthConfig,
     MotifConfig,
     RewardConfig,
@@ -256,6 +257,10 @@ class Config(Settings):
     constraints: ConstraintConfig = Field(default_factory=ConstraintConfig)
     oracle: OracleConfig = Field(default_factory=OracleConfig)
     channel: ChannelConfig = Field(default_factory=ChannelConfig)
+    feedback: Feedback = Field(
+        "step",
+        description="See each outcome before the next letter (step), or order whole strings (none; tables, oracles).",
+    )
     reward: RewardConfig = Field(default_factory=RewardConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)
     dynamics: DynamicsConfig = Field(default_factory=DynamicsConfig)

@@ -55,6 +55,7 @@ class Environment(ABC):
         mode_threshold: only objects that score above it are modes.
         object_column: column of `frame` that names the object.
         padding: what stands after the last letter of a row of `designs`; None where all have one length.
+        ordered: True where whole designs are ordered: a policy goes on from what it intended, not from what came.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Environment(ABC):
     mode_threshold: float
     object_column: str = "object"
     padding: int | None = None
+    ordered: bool = False
 
     @property
     @abstractmethod

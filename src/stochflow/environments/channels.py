@@ -46,6 +46,11 @@ class Channel:
         """The slip α where there is one, otherwise the channel's name."""
         return self.name if self.slip is None else self.slip
 
+    @property
+    def is_noiseless(self) -> bool:
+        """True where every intention comes as it is."""
+        return torch.equal(self.matrices, torch.eye(self.num_tokens, dtype=torch.float64).expand_as(self.matrices))
+
     def matrix(self, position: int) -> Tensor:
         """P(b|a) at a position, float64, [K, K]."""
         return self.matrices[position if len(self.matrices) > 1 else 0]

@@ -87,7 +87,8 @@ def configure(
     channel = with_edits(config.channel, config.lengths.variable)
     config, table = with_table_pinned(with_motifs_pinned(config.model_copy(update={"channel": channel})), table)
     task = _configured_task(config, function, None if table is None else _TableSource(table, predict))
-    return Configured(config, SequenceEnvironment(task, configured_channel(config.channel, task)), table)
+    environment = SequenceEnvironment(task, configured_channel(config.channel, task), config.feedback)
+    return Configured(config, environment, table)
 
 
 @dataclass(frozen=True)

@@ -206,8 +206,8 @@ _OF_BINDING: dict[str, Any] = {"reward": {"beta": 8.0, "floor": 1e-24}}
 PRETRAINING_TASK = "pretraining"
 # a score function of the user's own
 ORACLE_PREFIX = "oracle:"
-# noise that nobody asked for would be a claim about somebody's own laboratory
-_OF_YOUR_OWN: dict[str, Any] = {"channel": {"kind": "none"}}
+# noise that nobody asked for would be a claim about somebody's own laboratory, where whole designs are ordered
+_OF_YOUR_OWN: dict[str, Any] = {"channel": {"kind": "none"}, "feedback": "none"}
 # what tasks have by default, by family
 TASK_SETTINGS = GRAPH_SETTINGS | {
     "motifs": _OF_MOTIFS,

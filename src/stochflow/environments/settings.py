@@ -65,11 +65,6 @@ def exact_layers(arguments: Mapping[str, Any]) -> Layers:
         raise ConfigError(
             "every score of an oracle costs something, so its optimum cannot be computed; train it instead"
         )
-    if arguments["feedback"] not in ("step", "none"):
-        raise ConfigError(
-            f"--feedback is '{arguments['feedback']}'; choose step, where each outcome is seen before the next letter, "
-            "or none, where whole strings are ordered"
-        )
     return [*written_layers(arguments), _flags(settings_of(EXACT, arguments), arguments)]
 
 
@@ -89,12 +84,21 @@ def resolve_layers(layers: Layers) -> Config:
     of_task = TASK_SETTINGS.get(task.partition(":")[0], {})
     if any(_names(layer, "channel", "noise") for layer in layers):  # a number alone means slip, also here
         of_task = {name: value for name, value in of_task.items() if name != "channel"}
-    return resolve([of_task, method_settings(str(method)), *layers])
+    config = resolve([of_task, method_settings(str(method)), *layers])
+    # what can be ordered is ordered; constraints and lengths need somebody who looks at what comes
+    needs_looking = config.lengths.variable or config.constraints != ConstraintConfig()
+    if needs_looking and not any("feedback" in layer for layer in layers):
+        return config.model_copy(update={"feedback": "step"})
+    return config
 
 
 def check_settings(config: Config) -> None:
     """Refuse settings that cannot be built, as far as that is known before anything is."""
     _check_pretraining(config)
+    if config.feedback == "none" and (config.task == PRETRAINING_TASK or names_graph(config.task)):
+        raise ConfigError(
+            f"only strings of a sequence task can be ordered, and '{config.task}' is none; leave out --feedback none"
+        )
     if config.task == PRETRAINING_TASK:
         return
     if names_graph(config.task):

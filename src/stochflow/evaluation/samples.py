@@ -1,7 +1,7 @@
 """Objects drawn from a policy: their scores, their exact probabilities, and metrics of quality and diversity."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import pandas as pd
 import torch
@@ -11,7 +11,10 @@ from stochflow.config.schema import EvaluationConfig
 from stochflow.core.logspace import safe_log
 from stochflow.environments.base import Environment
 from stochflow.environments.rewards import Reward
+from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.evaluation import design_metrics as metrics
+from stochflow.evaluation.orders import NUM_OUTCOMES, outcome_log_probs, prospects
+from stochflow.objectives.planning.order_values import OrderDraws
 from stochflow.sampling.policies import Policy
 from stochflow.sampling.rollout import Walk, rollout
 from stochflow.sampling.score_memory import checked_scores
@@ -28,13 +31,15 @@ class Sampled:
         made: the objects, rows of tokens or numbers, [num, ...].
         scores: score of each object, NaN where it was never paid for, float64, [num].
         log_probs: exact log P_π under the true dynamics, of the object or, where deletions and duplications let several
-            histories write it, of the history that did, [num].
+            histories write it, of the history that did, [num]; of what came of orders, `outcome_log_probs`.
+        draws: random numbers by which the outcomes of orders are drawn; None with feedback.
     """
 
     walk: Walk
     made: Tensor
     scores: Tensor
     log_probs: Tensor
+    draws: OrderDraws | None = None
 
 
 @torch.no_grad()
@@ -47,7 +52,15 @@ def draw(policy: Policy, environment: Environment, num: int, generator: torch.Ge
     scores = torch.full((num,), torch.nan, dtype=torch.float64)
     if bool(known.any()):
         scores[known] = checked_scores(environment.score(made[known]), int(known.sum()))
-    return Sampled(walk, made, scores, policy.log_probs(walk, environment))
+    if not _orders_in(environment):
+        return Sampled(walk, made, scores, policy.log_probs(walk, environment))
+    log_probs = outcome_log_probs(policy, walk, environment, generator)
+    shape = (NUM_OUTCOMES, environment.max_steps)
+    return Sampled(walk, made, scores, log_probs, OrderDraws(torch.rand(shape, generator=generator).double()))
+
+
+def _orders_in(environment: Environment) -> TypeGuard[SequenceEnvironment]:
+    return environment.ordered
 
 
 def design_metrics(
@@ -99,7 +112,7 @@ def dynamics_metrics(
     Args:
         log_beliefs: log P̂, in the shape of `Environment.dynamics` or broadcastable to it.
     """
-    visits, truth = policy.visits(walk, environment), environment.dynamics
+    visits, truth = policy.visits(walk.ordered if environment.ordered else walk, environment), environment.dynamics
 
     def cross_entropy(log_believed: Tensor) -> float:
         return float((visits * -(truth * log_believed).sum(dim=-1)).sum())
@@ -110,10 +123,16 @@ def dynamics_metrics(
     }
 
 
-def samples_frame(sampled: Sampled, environment: Environment, reward: Reward) -> pd.DataFrame:
+def samples_frame(
+    sampled: Sampled, environment: Environment, reward: Reward, threshold: float | None = None
+) -> pd.DataFrame:
     """One row per object: what came, what was intended, score, log R and log P_π; under constraints, feasible too.
 
-    Where scores are predicted, also what the measurements say of it.
+    Orders are there with their `prospects`. Where scores are predicted, also what the measurements say of the object,
+    or of the order.
+
+    Args:
+        threshold: score above which the outcomes of orders are counted; the task's own unless given.
     """
     walk, feasible = sampled.walk, environment.feasible(sampled.made)
     figures = {
@@ -123,4 +142,8 @@ def samples_frame(sampled: Sampled, environment: Environment, reward: Reward) ->
         **({} if feasible is None else {"feasible": feasible.numpy()}),
     }
     frame = environment.frame(walk.intentions, walk.outcomes, walk.valid).assign(**figures)
-    return frame if environment.evidence is None else frame.join(environment.evidence.remarks(list(frame["sequence"])))
+    if _orders_in(environment):
+        threshold = environment.mode_threshold if threshold is None else threshold
+        frame = pd.concat([frame, prospects(walk.intentions, environment, sampled.draws, threshold)], axis=1)
+    evidence, column = environment.evidence, environment.object_column
+    return frame if evidence is None else frame.join(evidence.remarks(list(frame[column])))

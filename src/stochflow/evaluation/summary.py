@@ -47,6 +47,8 @@ class Summary(BaseModel):
     j: float | None = None
     j_se: float | None = None
     regret_se: float | None = None
+    feedback: str = "step"
+    value_of_feedback: float | None = None
     world: str | None = None
     measured: Count | None = None
     surrogate: str | None = None

@@ -107,6 +107,7 @@ def make_sequence_learner(
 ) -> SequenceLearner:
     """Networks, P̂, memory and replay of a run over sequences, freshly initialised unless a network is given."""
     task, rules, reward = environment.task, environment.rules, Reward(**config.reward.model_dump())
+    environment.check_method(config)
     _check_alphabet(task, config)
     check_needs(config, task.num_tokens, task.length)
     device, generators = choose_device(config.device), RandomStreams(config.seed)

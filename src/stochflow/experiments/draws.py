@@ -88,7 +88,7 @@ class Request:
         def candidates(num: int) -> pd.DataFrame:
             nonlocal num_unscored
             frame = draws(num)
-            num_unscored += int(frame["score"].isna().sum())
+            num_unscored += int(frame[value_column(frame)].isna().sum())
             return rankable(frame)
 
         wanted = 0 if self.n is not None or self.best is None else self.best
@@ -134,7 +134,12 @@ def distinct(
 
 def rankable(frame: pd.DataFrame) -> pd.DataFrame:
     """Designs that have a score and satisfy all constraints."""
-    return frame[frame["score"].notna() & frame.get("feasible", True)]
+    return frame[frame[value_column(frame)].notna() & frame.get("feasible", True)]
+
+
+def value_column(frame: pd.DataFrame) -> str:
+    """What designs are ranked by: the score, or of orders what it will be on average."""
+    return "expected_score" if "expected_score" in frame else "score"
 
 
 def ranked(frame: pd.DataFrame, generator: torch.Generator) -> pd.DataFrame:
@@ -147,4 +152,4 @@ def ranked(frame: pd.DataFrame, generator: torch.Generator) -> pd.DataFrame:
     shuffled = frame.iloc[torch.randperm(len(frame), generator=generator).numpy()]
     # in two stable steps: pandas promises stability for a single column alone
     preferred = shuffled.sort_values("log_prob", ascending=False, kind="stable")
-    return preferred.sort_values("score", ascending=False, kind="stable", ignore_index=True)
+    return preferred.sort_values(value_column(frame), ascending=False, kind="stable", ignore_index=True)

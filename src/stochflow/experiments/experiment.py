@@ -117,12 +117,13 @@ class Experiment:
         environment = environment or self.environment
         generator = generator or RandomStreams(self.config.seed)["evaluation"]
         sampled = draw(self.policy, environment, num, generator, pay)
-        return samples_frame(sampled, environment, self.trainer.learner.reward)
+        return samples_frame(sampled, environment, self.trainer.learner.reward, self.config.evaluation.mode_threshold)
 
     def conclude(self) -> tuple[Summary, pd.DataFrame]:
         """Every metric of the policy as it is now, and the objects it drew for them."""
         summary, sampled = summarise(self, pay=self.config.oracle.score_samples)
-        return summary, samples_frame(sampled, self.environment, self.trainer.learner.reward)
+        reward, threshold = self.trainer.learner.reward, self.config.evaluation.mode_threshold
+        return summary, samples_frame(sampled, self.environment, reward, threshold)
 
     def close(self) -> None:
         """Let go of processes and files."""

@@ -72,15 +72,19 @@ class Run:
         exclude: str | Path | Iterable[str] | None = None,
         exclude_column: str | None = None,
         noise: float | str | None = None,
+        feedback: str | None = None,
         seed: int | None = None,
         score_samples: bool = False,
     ) -> pd.DataFrame:
         """Designs from the trained policy: sequence, intended, score, log_reward, log_prob.
 
+        Without feedback, under noise: order, sequence, score, log_reward, log_prob, exact_probability, expected_score,
+        share_above; docs/orders.md says what they are.
+
         Args:
             n: how many; 1,000 by default. With `best`, how many are drawn to choose from; by default 10,000, and more
                 until there are enough different ones or fewer than 1 in 200 draws is new.
-            unique: draw until there are n different sequences, or until fewer than 1 in 200 draws is new.
+            unique: draw until there are n different sequences or orders, or until fewer than 1 in 200 draws is new.
             best: only so many different designs, those with the highest expected scores, best first. Of equal scores
                 those count first that the policy draws more often, and of these random ones, by the seed. Designs that
                 break a constraint or have no score are left out.
@@ -88,6 +92,7 @@ class Run:
                 line.
             exclude_column: of the sequences in that file; by default `sequence`, or else the first.
             noise: another channel than the one of training, as for `train`.
+            feedback: "step" or "none", other than in training.
             seed: draws differ by seed; the run's own by default.
             score_samples: ask the oracle, which the run must have been loaded with, for scores that were never paid
                 for; without it they are NaN.
@@ -97,7 +102,7 @@ class Run:
         needed = {f"{request.num:,} designs": float(request.num) * _BYTES_PER_DESIGN}
         require(needed, "draw fewer at a time, each time with another seed")
         experiment = self.experiment()
-        config, environment = experiment.config, self._environment(noise)
+        config, environment = experiment.config, self._environment(noise, feedback)
         excluded = _excluded(environment, exclude, exclude_column)
         request.check_space(environment.num_designs, len(excluded))
         generator = RandomStreams(config.seed if seed is None else seed)["evaluation"]
@@ -109,13 +114,16 @@ class Run:
                 generator,
             )
 
-    def evaluate(self, *, noise: float | str | None = None, score_samples: bool = False) -> Summary:
-        """Every metric again from the checkpoint, under the training channel or another.
+    def evaluate(
+        self, *, noise: float | str | None = None, feedback: str | None = None, score_samples: bool = False
+    ) -> Summary:
+        """Every metric again from the checkpoint, under the training channel and feedback or others.
 
         Args:
             score_samples: ask the oracle for scores that were never paid for.
         """
-        experiment, environment = self.experiment(), None if noise is None else self._environment(noise)
+        experiment = self.experiment()
+        environment = None if noise is None and feedback is None else self._environment(noise, feedback)
         with computing(experiment.config), contextlib.closing(experiment):
             return summarise(experiment, environment, score_samples)[0]
 
@@ -126,15 +134,20 @@ class Run:
             self._experiment = restore(self.directory, config, function=self._oracle)
         return self._experiment
 
-    def _environment(self, noise: float | str | None) -> Environment:
-        """What the run was trained in, perhaps with other noise."""
+    def _environment(self, noise: float | str | None, feedback: str | None) -> Environment:
+        """What the run was trained in, perhaps with other noise or other feedback."""
         experiment = self.experiment()
-        if noise is None:
+        if noise is None and feedback is None:
             return experiment.environment
-        channel = experiment.config.channel
-        edits = {"deletion": channel.deletion, "duplication": channel.duplication}
-        settings = resolve([{"channel": edits | whole_channel(noise)}]).channel
-        return experiment.environment.under(experiment.config.model_copy(update={"channel": settings}))
+        config = experiment.config
+        channel = config.channel.model_dump()
+        if noise is not None:
+            edits = {"deletion": config.channel.deletion, "duplication": config.channel.duplication}
+            channel = edits | whole_channel(noise)
+        other = resolve([{"channel": channel, "feedback": feedback or config.feedback}])
+        return experiment.environment.under(
+            config.model_copy(update={"channel": other.channel, "feedback": other.feedback})
+        )
 
 
 def _excluded(environment: Environment, given: str | Path | Iterable[str] | None, column: str | None) -> set[str]:

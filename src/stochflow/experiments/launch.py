@@ -193,6 +193,7 @@ def default_path(config: Config) -> Path:
         noise = f"{channel.kind.removeprefix('uniform-slip')}-{channel.noise}"
     edits = {"deletion": channel.deletion, "duplication": channel.duplication}
     noise += "".join(f"-{name}-{rate}" for name, rate in edits.items() if rate)
+    noise += "-orders" if config.feedback == "none" and channel.kind != "none" else ""
     text = re.sub(r"[^\w.]+", "-", noise).strip("-")
     task = re.sub(r"[^\w.]+", "-", title_of(config))
     return Path("runs") / f"{task}-{config.method}-{text}-seed{config.seed}"

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -69,6 +69,10 @@ class Learner(ABC):
     @property
     def device(self) -> torch.device:
         return self.network.device
+
+    def along(self, batch: Trajectories) -> Trajectories:
+        """The same along the states that the policy was in: without feedback, prefixes of its orders."""
+        return replace(batch, outcomes=batch.intentions) if self.environment.ordered else batch
 
     def replayed(self, fresh: Trajectories) -> Iterator[Trajectories]:
         """The fresh batch, then as many remembered batches as `optimiser.updates` asks for."""

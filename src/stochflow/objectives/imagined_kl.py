@@ -1,7 +1,7 @@
 """KL to the reward of a surrogate: forward on designs of chains, reverse on rollouts through P̂. Nothing is paid for."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -16,6 +16,7 @@ from stochflow.models.evaluation import AlongPaths, Array, ClosedFormLoss
 from stochflow.objectives.base import Terms
 from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import PathOutputs, log_sum, silent
+from stochflow.objectives.planning.order_values import OrderDraws
 from stochflow.objectives.planning.surrogate_chains import SurrogateChains
 from stochflow.sampling.policies import DesignsFirst
 from stochflow.sampling.rollout import Walk, rollout
@@ -30,6 +31,7 @@ _VALUE_WEIGHT = 0.01
 # The gradient of log M in the logit of an intention is proportional to its probability, so one that was ruled out would
 # get none, and noise excuses every letter that then never comes as intended.
 _STRAYING = 0.01
+_ORDER_DRAWS = 4  # outcomes by which an order is judged
 _CHECK_EVERY = 8  # updates between two measurements of the held-out chains
 _RISE = 0.5  # nats by which their cross-entropy may exceed its lowest value
 _UNCOVERED = 3.0  # nats by which the cross-entropy of the chains may exceed the entropy of the policy
@@ -87,12 +89,16 @@ class ImaginedKL:
         )
         self.chains = SurrogateChains(self._config, distance, length)
         self._best = 0.0
+        self._draws: OrderDraws | None = None  # of what comes of orders, since the last fit
         # with other rules for every prefix, or a P̂ that sees it, an imagined rollout would not be the policy's
         can_imagine = learner.network.mask is None and not learner.dynamics.sees_state
         self._reverse, self._num_repairs = (self._config.reverse, self._config.num_repairs) if can_imagine else (0.0, 0)
 
     def refresh(self) -> None:
         """Fit the surrogate to all paid scores and let the chains walk on it."""
+        if self._learner.environment.ordered:
+            shape = (_ORDER_DRAWS, self._learner.network.length)
+            self._draws = OrderDraws(torch.rand(shape, generator=self._generator, dtype=torch.float64))
         sequences, scores = self._learner.paid()
         self.surrogate.fit(sequences, scores)
         self._best = float(scores.max())
@@ -101,7 +107,19 @@ class ImaginedKL:
         self.chains.refresh(sequences, log_rewards, self.log_reward, drawn, self._generator)
 
     def log_reward(self, tokens: Tensor) -> Tensor:
-        """log R of the predicted scores, none better than the best that was paid for; [n, L] → [n]."""
+        """log R of the predicted scores, none better than the best that was paid for; [n, L] → [n].
+
+        Of orders it is the mean of log R over what P̂ makes of them.
+        """
+        return self._over_outcomes(self._log_reward_of, tokens)
+
+    def _over_outcomes(self, figure: Callable[[Tensor], Tensor], tokens: Tensor) -> Tensor:
+        """A figure of designs, or its mean over the outcomes of orders; [n, L] → [n]."""
+        if self._draws is None:
+            return figure(tokens)
+        return self._draws.mean(figure, tokens, self._learner.believed_channel())
+
+    def _log_reward_of(self, tokens: Tensor) -> Tensor:
         learner = self._learner
         scores = self.surrogate.predict_mean(learner.memory.canonical(tokens)).clamp(0.0, self._best)
         log_rewards = learner.log_rewards_of(tokens, scores)
@@ -115,6 +133,9 @@ class ImaginedKL:
         Args:
             surrogate: that predicts; the one that foresaw best unless given.
         """
+        return self._over_outcomes(partial(self._promise_of, surrogate=surrogate), tokens)
+
+    def _promise_of(self, tokens: Tensor, surrogate: Surrogate | None) -> Tensor:
         learner = self._learner
         prediction = (surrogate or self.surrogate).predict(learner.memory.canonical(tokens))
         scores = prediction.at(self._config.optimism)
@@ -182,12 +203,14 @@ class ImaginedKL:
     def state_dict(self) -> dict[str, Tensor]:
         parts = {"surrogate": self.surrogate.state_dict(), "chains": self.chains.state_dict()}
         state = {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
-        return state | {"best": torch.tensor(self._best, dtype=torch.float64)}
+        state |= {"best": torch.tensor(self._best, dtype=torch.float64)}
+        return state if self._draws is None else state | {"draws": self._draws.uniform}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.surrogate.load_state_dict(with_prefix(state, "surrogate."))
         self.chains.load_state_dict(with_prefix(state, "chains."))
         self._best = float(state["best"])
+        self._draws = OrderDraws(state["draws"]) if "draws" in state else None
 
     def forward_terms(self, designs: Tensor, given: Tensor) -> Terms:
         """Forward KL of what was drawn, up to its entropy; [n, L], and how many letters of each were given, [n]."""

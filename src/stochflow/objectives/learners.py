@@ -2,15 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from stochflow.core.logspace import safe_log
+from stochflow.environments.channels import Channel, noiseless
 from stochflow.environments.graphs.environment import GraphEnvironment, states_on
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.models.dynamics.counted import GraphDynamics
-from stochflow.models.dynamics.tabular import Dynamics
+from stochflow.models.dynamics.tabular import Dynamics, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.graph_network import GraphNetwork
 from stochflow.objectives.base import Learner
@@ -63,11 +65,32 @@ class SequenceLearner(Learner):
 
     @torch.no_grad()
     def log_dynamics_of(self, outcomes: Tensor) -> Tensor:
-        """log P̂(b|s_t,a) along sequences, detached; [batch, time] → [batch or 1, time, K, K]."""
+        """log P̂(b|s_t,a) of the next state along sequences, detached; [batch, time] → [batch or 1, time, K, K].
+
+        Without feedback the next state is what was intended, and P̂ comes in when the order is made.
+        """
+        return self.transitions.log_matrices(outcomes.to(self.device))
+
+    @cached_property
+    def transitions(self) -> Dynamics:
+        """P̂ of the next state: without feedback the one that is known, in which every intention comes as it is."""
+        if not self.environment.ordered:
+            return self.dynamics
+        network = self.network
+        return KnownDynamics(noiseless(network.num_tokens), network.length).to(self.device)
+
+    @torch.no_grad()
+    def log_channel_of(self, outcomes: Tensor) -> Tensor:
+        """log P̂(b|s_t,a) of what is made, detached; as `log_dynamics_of`, from which it differs without feedback."""
         return self.dynamics.log_matrices(outcomes.to(self.device))
 
     def log_beliefs(self, outcomes: Tensor) -> Tensor:
-        return self.log_dynamics_of(outcomes).double().cpu()
+        return self.log_channel_of(outcomes).double().cpu()
+
+    def believed_channel(self) -> Channel:
+        """P̂ of whole orders, which sees no state."""
+        anything = torch.zeros(1, self.network.length, dtype=torch.int64)
+        return Channel(self.log_beliefs(anything)[0].exp(), "learned")
 
     def child_flows(self, batch: Trajectories, step: int) -> Tensor:
         """On a tree p_B is one, and the children of the last states are finished."""

@@ -211,6 +211,7 @@ class PathBalance(Balance):
         return self.learner.config.objective.path != "realised"
 
     def terms(self, batch: Trajectories, step: int) -> Terms:
+        batch = self.learner.along(batch)
         if self.gradient is not None and has_closed_form(self.learner, batch):
             return closed_form_terms(self.learner, batch, step, self.gradient)
         return self.step_terms(path_steps(self.learner, batch, step))

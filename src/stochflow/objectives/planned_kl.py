@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from stochflow.core.errors import ConfigError
 from stochflow.core.logspace import log_marginal, safe_log
 from stochflow.models.base import Sampler
 from stochflow.models.evaluation import AtPrefixes, ClosedFormLoss, Evaluation, Heads
@@ -18,6 +19,7 @@ from stochflow.objectives.learners import SequenceLearner
 from stochflow.objectives.path_gradients import StateOutputs
 from stochflow.objectives.planning.leaf_model import LeafModel
 from stochflow.objectives.planning.novelty import novelty_bonus
+from stochflow.objectives.planning.order_values import known_share, order_values
 from stochflow.objectives.planning.plan import Plan, least_unplanned_nats, make_plan, unplanned_nats
 from stochflow.objectives.planning.plan_prefixes import PlanSampler, chosen_sequences, whole_trie
 from stochflow.objectives.planning.plan_states import DrawnStates, PlannedStates
@@ -58,6 +60,11 @@ class PlannedKL(Objective):
         # of designs that several histories write not every leaf is a history
         fits = self.trie.num_tokens**self.trie.length <= learner.config.plan.whole
         self._whole = fits and learner.environment.enumerable and learner.memory.designs is learner.memory
+        if learner.environment.ordered and not self._whole and not learner.config.imagination.updates:
+            raise ConfigError(
+                f"orders of {learner.environment.name} are learned from a surrogate; set imagination.updates above 0 "
+                "and start without torchrun, or add --feedback step"
+            )
 
     @property
     def reward_mean(self) -> str:
@@ -73,7 +80,12 @@ class PlannedKL(Objective):
 
     @property
     def _always_planned(self) -> bool:
-        """Where a space can be enumerated the flow head has few letters to bridge, and the plan is enough."""
+        """Where a space can be enumerated the flow head has few letters to bridge, and the plan is enough.
+
+        A plan of orders has a value for every one of them, or there is none.
+        """
+        if self.learner.environment.ordered:
+            return self._whole
         return self.learner.environment.enumerable or not self.learner.config.imagination.updates
 
     def sampler(self, batch_size: int) -> Sampler:
@@ -107,28 +119,37 @@ class PlannedKL(Objective):
         memory = self.learner.memory
         self._choose(None if self._whole else chosen_sequences(memory, self.learner.config.plan.max_entries))
         self._num_planned = len(memory)
-        least = 0.0 if self._always_planned else least_unplanned_nats(self.trie, self._level_dynamics)
+        least = 0.0 if self._always_planned else self._least_unplanned()
         if self._share_of(least) == 0.0:
             self.plan, self._states, self.behaviour_policies = None, None, []
             self._share_out(least)
             return
         self.leaf_model.fit(*self.learner.paid(), self.learner.reward, step)
         log_rewards, paid = self._leaf_values(step)
-        known: dict[int, Tensor] = {}
+        asked: dict[int, Tensor] = {}
 
         def frontier(prefixes: Tensor) -> Tensor:
             # both plans ask for the same prefixes, one depth at a time
             depth = prefixes.shape[1]
-            if depth not in known:
-                known[depth] = self._frontier(prefixes, step)
-            return known[depth]
+            if depth not in asked:
+                asked[depth] = self._frontier(prefixes, step)
+            return asked[depth]
 
         world = (frontier, self._level_dynamics, self._level_allowed)
-        self.plan, self._states = make_plan(self.trie, log_rewards, *world), None
         bonus = novelty_bonus(self.learner.config.plan.bonus, self._num_sampled, len(memory))
-        eager = make_plan(self.trie, log_rewards - bonus * paid, *world)
+        values, known = log_rewards, paid.double()
+        if self.learner.environment.ordered:
+            channel, length = self.learner.believed_channel(), self.trie.length
+            values = order_values(log_rewards, channel, length)
+            known = known_share(paid, channel, length)
+        self.plan, self._states = make_plan(self.trie, values, *world), None
+        eager = make_plan(self.trie, values - bonus * known, *world)
         self.behaviour_policies = eager.policies
         self._share_out(unplanned_nats(self.plan, self.trie.num_tokens))
+
+    def _least_unplanned(self) -> float:
+        ordered = self.learner.environment.ordered
+        return math.inf if ordered else least_unplanned_nats(self.trie, self._level_dynamics)
 
     def _leaf_values(self, step: int) -> tuple[Tensor, Tensor]:
         """V of the trie's leaves, log R where it was paid for and elsewhere what is believed; and which were paid."""
@@ -286,7 +307,7 @@ class PlannedKL(Objective):
 
     def _log_marginals(self, log_policy: Tensor, tokens: Tensor, depths: Tensor, sizes: list[int]) -> Tensor:
         """log M at one prefix per row, rows by depth; [rows, K] → [rows, K]. P̂ is held fixed."""
-        dynamics = self.learner.dynamics
+        dynamics = self.learner.transitions
         if dynamics.sees_state:
             with torch.no_grad():
                 log_dynamics = dynamics.log_matrices_at(tokens, depths)
@@ -350,7 +371,7 @@ class PlannedKL(Objective):
 
     @torch.no_grad()
     def _level_dynamics(self, sequences: Tensor, depth: int) -> Tensor:
-        dynamics = self.learner.dynamics
+        dynamics = self.learner.transitions
         if not dynamics.sees_state:
             sequences = sequences[:1]
         depths = torch.full((len(sequences),), depth, device=self.learner.device)

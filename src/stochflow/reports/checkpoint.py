@@ -21,7 +21,8 @@ from stochflow.truth.truth import MultiTaskTruth, Truth, truth_of
 
 _MAX_PREFIX_SOURCES = 256
 # settings that determine target and optimum, independent of training
-_WORLD = {"task", "table", "motifs", "lengths", "reward_noise", "oracle", "constraints", "channel", "reward"}
+_TASK = {"task", "table", "motifs", "lengths", "reward_noise", "oracle", "constraints"}
+_WORLD = _TASK | {"channel", "feedback", "reward"}
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from stochflow.config.noise import PRESETS, parse_noise
 from stochflow.config.schema import Config
 from stochflow.config.yaml import parse_assignment, yaml_line
 from stochflow.core.errors import ConfigError, StochflowError
-from stochflow.environments.registry import PRETRAINING_TASK
+from stochflow.environments.registry import PRETRAINING_TASK, TASK_SETTINGS
 from stochflow.environments.sequences.oracles.task import PREFIX
 from stochflow.environments.settings import resolve_layers
 from stochflow.experiments.world import MEASURED
 
+_AXES = {"task", "method", "seed", "channel", "feedback", "budget"}
 _NOT_ABOUT_LEARNING = ("device", "threads", "evaluation", "checkpoint_every")
 
 
@@ -27,6 +28,7 @@ def train_command(config: Config, out: str) -> str:
         words = _what_words(config)
         noise, budget = noise_flag(config.channel), config.budget.model_dump(exclude_none=True)
         words += [] if noise is None else ["--noise", noise]
+        words += [] if _usual_feedback(config) else ["--feedback", config.feedback]
         words += ["--seed", str(config.seed)]
         words += [word for name, value in budget.items() for word in (f"--{name.replace('_', '-')}", str(value))]
         words += ["--address", config.oracle.address] if config.oracle.address is not None else []
@@ -64,14 +66,21 @@ def _axes(configs: Sequence[Config]) -> dict[str, list[str]] | None:
     """Values of the options of a comparison; None when a noise or a budget cannot be an option."""
     noises = [noise_flag(config.channel) for config in configs]
     budgets = {config.budget.trajectories for config in configs}
-    runs = {(config.task, config.method, noise, config.seed) for config, noise in zip(configs, noises, strict=True)}
+    distinct = {(c.task, c.method, noise, c.feedback, c.seed) for c, noise in zip(configs, noises, strict=True)}
     # commas separate the noises of a comparison, so one with a slip per position cannot be among them
-    if len(budgets) > 1 or None in budgets or len(runs) < len(configs) or not all(n and "," not in n for n in noises):
+    if (
+        len(budgets) > 1
+        or None in budgets
+        or len(distinct) < len(configs)
+        or not all(n and "," not in n for n in noises)
+    ):
         return None
+    feedback: list[str] = list(dict.fromkeys(config.feedback for config in configs))
     return {
         "tasks": list(dict.fromkeys(config.task for config in configs)),
         "methods": list(dict.fromkeys(config.method for config in configs)),
         "noise": list(dict.fromkeys(str(noise) for noise in noises)),
+        **({} if all(map(_usual_feedback, configs)) else {"feedback": feedback}),
         "seeds": [str(max(config.seed for config in configs) + 1)],
         "trajectories": [str(budget) for budget in budgets],
     }
@@ -83,16 +92,16 @@ def _common_changes(configs: Sequence[Config]) -> list[str] | None:
     changed += [f"device={yaml_line(device)}" for device in {config.device for config in configs} - {"auto"}]
     layers = [parse_assignment(text) for text in changed]
     for config in configs:
-        flags = config.model_dump(include={"task", "method", "seed", "channel", "budget"}, exclude_none=True)
+        flags = config.model_dump(include=_AXES, exclude_none=True)
         if resolve_layers([*_of_world(config), *layers, flags]) != config:
             return None
     return changed
 
 
 def assignments(config: Config) -> list[str]:
-    """`a.b=v` for every setting that task, method, noise, seed, budget and device do not determine."""
+    """`a.b=v` for every setting that task, method, noise, feedback, seed, budget and device do not determine."""
     flags: dict[str, Any] = {
-        **{name: getattr(config, name) for name in ("task", "method", "seed", "device")},
+        **{name: getattr(config, name) for name in ("task", "method", "seed", "feedback", "device")},
         "budget": config.budget.model_dump(exclude_none=True),
     }
     if config.task == PRETRAINING_TASK:
@@ -124,6 +133,11 @@ def peculiarities(config: Config) -> tuple[str, ...]:
     except StochflowError:
         changed = []
     return (*budget, *changed)
+
+
+def _usual_feedback(config: Config) -> bool:
+    """True where the task has this feedback unless told otherwise."""
+    return config.feedback == TASK_SETTINGS.get(config.task.partition(":")[0], {}).get("feedback", "step")
 
 
 def noise_flag(channel: ChannelConfig) -> str | None:

@@ -44,7 +44,12 @@ class RunRecord:
 
     @property
     def noise(self) -> str:
-        """Slip probability, or the name of the channel."""
+        """Slip probability, or the name of the channel; and that it acts on whole orders, where it does."""
+        channel = self._channel
+        return f"{channel}, orders" if self.config.feedback == "none" and channel not in ("0", "none") else channel
+
+    @property
+    def _channel(self) -> str:
         if self.summary is not None:
             noise = self.summary.noise
             return f"{noise:g}" if isinstance(noise, float) else noise

@@ -138,6 +138,8 @@ def _designs(run: RunRecord, results: ExactResults) -> str:
         top["sequence"], top["score"], top["log_reward"], top["log_prob"], (int(n) for n in top["drawn"]), strict=True
     )
     words = f"The {len(top)} best of {len(run.samples)} different designs, and how often each was drawn."
+    if run.config.feedback == "none":
+        words += " They are what came; under noise samples.csv has the orders and what will probably come of each."
     return (
         title
         + markup.paragraph(words + tie_words(run.samples["score"], len(top)))

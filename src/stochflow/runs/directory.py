@@ -35,7 +35,7 @@ PROFILE = "profile.txt"
 PAID = "oracle.sqlite*"
 VERSIONS = "versions.json"
 LOCK = ".lock"
-SEQUENCE = "sequence"
+SEQUENCE, ORDER = "sequence", "order"
 _FILES = (
     *(
         CONFIG,
@@ -314,7 +314,7 @@ def check_free(path: Path, overwrite: bool) -> None:
 
 
 def format_samples(frame: pd.DataFrame, style: str) -> str:
-    """Designs as text in the format `csv`, `jsonl` or `fasta`."""
+    """Designs as text in the format `csv`, `jsonl` or `fasta`; FASTA has the orders, where there are some."""
     if style == "csv":
         return frame.to_csv(index=False)
     if style == "jsonl":
@@ -322,10 +322,13 @@ def format_samples(frame: pd.DataFrame, style: str) -> str:
     if style == "fasta":
         if SEQUENCE not in frame:
             raise ConfigError("objects of a graph are no sequences, which FASTA is made for; choose csv or jsonl")
-        rows = zip(frame["sequence"], frame["score"], frame["log_prob"], strict=True)
+        name, sequence, figures = "design", SEQUENCE, ["score", "log_prob"]
+        if ORDER in frame:
+            name, sequence, figures = "order", ORDER, ["expected_score", "exact_probability"]
+        described = zip(frame[sequence], *(frame[figure] for figure in figures), strict=True)
         return "".join(
-            f">design_{number} score={score:.6g} log_prob={log_prob:.6g}\n{sequence}\n"
-            for number, (sequence, score, log_prob) in enumerate(rows, start=1)
+            f">{name}_{number} {figures[0]}={first:.6g} {figures[1]}={second:.6g}\n{letters}\n"
+            for number, (letters, first, second) in enumerate(described, start=1)
         )
     raise ConfigError(f"unknown format '{style}'; choose one of: csv, fasta, jsonl")
 

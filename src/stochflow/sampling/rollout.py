@@ -1,6 +1,6 @@
 """Environment + sampler → trajectories: the sampling loop over time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,11 @@ class Walk:
     def __len__(self) -> int:
         return self.outcomes.shape[0]
 
+    @property
+    def ordered(self) -> "Walk":
+        """The same as if everything had come as intended: where a sampler that goes on from its intentions has been."""
+        return replace(self, outcomes=self.intentions)
+
     def first(self, num: int) -> "Walk":
         """The first so many episodes."""
         return Walk(self.intentions[:num], self.outcomes[:num], self.valid[:num], self.log_behaviour[:num])
@@ -65,6 +70,8 @@ def rollout(
     with_log_behaviour: bool = True,
 ) -> Walk:
     """Sample episodes; steps after the end of one are not valid.
+
+    Where whole designs are ordered a sampler goes on from what it intended, for nobody has told it what came.
 
     Args:
         streams: "policy" draws intentions and starting prefixes, "channel" draws outcomes.
@@ -110,7 +117,7 @@ def rollout(
             if restarts:
                 anything = torch.randint(environment.num_outcomes, (batch_size,), generator=streams["policy"])
                 outcome = np.where(valid[:, time], outcome, anything.numpy())
-            sampler.advance(outcome)
+            sampler.advance(intended if environment.ordered else outcome)
             intentions[:, time], outcomes[:, time] = intended, outcome
             log_behaviours.append(log_behaviour)
     taken = torch.from_numpy(valid)

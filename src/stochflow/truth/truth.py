@@ -23,6 +23,7 @@ from stochflow.truth.automaton import (
     refuse_list,
 )
 from stochflow.truth.histories import Histories, attainable_designs
+from stochflow.truth.orders import Orders, best_orders, ordered_log_probs
 from stochflow.truth.prefix_tree import entropy, infeasible_share, kl_to_target, tv_to_target, unbalanced_share
 
 
@@ -34,8 +35,17 @@ class JointOptimum(NamedTuple):
     log_z: float
 
 
+class OrdersOptimum(NamedTuple):
+    """The best that orders of whole sequences can do, and the orders themselves with their certificate."""
+
+    log_probs: Tensor
+    min_kl: float
+    log_z: float
+    orders: Orders
+
+
 # the best that any policy can do: log P(x) of every object, the KL to the target, log Z
-Optimum = prefix_tree.Attainable | dag.GraphOptimum | JointOptimum | AutomatonOptimum
+Optimum = prefix_tree.Attainable | dag.GraphOptimum | JointOptimum | OrdersOptimum | AutomatonOptimum
 
 
 class Truth(ABC):
@@ -171,6 +181,50 @@ class SequenceTruth(Truth):
         return log_probs if self.histories is None else self.histories.collected(log_probs)
 
 
+class OrdersTruth(Truth):
+    """Of orders of whole sequences, without feedback, by convex optimisation over them.
+
+    >>> from stochflow.environments.channels import uniform_slip
+    >>> from stochflow.environments.sequences.tfbind8 import TFBind8
+    >>> environment = SequenceEnvironment(TFBind8("SIX6"), uniform_slip(4, alpha=0.1), feedback="none")
+    >>> found = truth_of(environment, Reward(beta=3.0, floor=1e-6, ramp=0.0)).optimum()
+    >>> round(found["min_kl"], 5), round(found["value_of_feedback"], 5)
+    (0.01885, 0.01859)
+
+    Attributes:
+        with_feedback: the truth of the same environment for policies that see each outcome.
+    """
+
+    environment: SequenceEnvironment
+
+    def __init__(self, environment: SequenceEnvironment, reward: Reward) -> None:
+        self.environment, self.reward = environment, reward
+        self.with_feedback = SequenceTruth(SequenceEnvironment(environment.task, environment.channel), reward)
+
+    @property
+    def scores(self) -> Tensor:
+        return self.with_feedback.scores
+
+    @property
+    def log_rewards(self) -> Tensor:
+        return self.with_feedback.log_rewards
+
+    @cached_property
+    def attainable(self) -> OrdersOptimum:
+        best = best_orders(self.log_rewards, self.environment.channel, self.environment.max_steps)
+        return OrdersOptimum(best.log_probs, best.kl, float(torch.logsumexp(self.log_rewards, dim=0)), best)
+
+    def optimum(self) -> dict[str, float]:
+        # whoever orders is a policy that does not look: only rounding could bring this below zero
+        worth = max(self.attainable.min_kl - self.with_feedback.attainable.min_kl, 0.0)
+        return super().optimum() | {"value_of_feedback": worth}
+
+    def log_probs(self, policy: Any) -> Tensor:
+        """What comes of the orders of a policy, which are what it would make without noise."""
+        log_orders = policy.terminal_log_probs(self.environment.without_noise)
+        return ordered_log_probs(log_orders, self.environment.channel, self.environment.max_steps)
+
+
 class AutomatonTruth(Truth):
     """By the backward recursion over (position, state) of the automaton that computes the score, at any length.
 
@@ -282,7 +336,9 @@ def truth_of(environment: Environment, reward: Reward) -> Truth | None:
 @truth_of.register
 def _(environment: SequenceEnvironment, reward: Reward) -> Truth | None:
     if environment.enumerable:
-        return SequenceTruth(environment, reward)
+        return OrdersTruth(environment, reward) if environment.ordered else SequenceTruth(environment, reward)
+    if environment.ordered:  # an automaton knows the best that policies do which look at each outcome
+        return None
     automaton = environment.task.automaton
     rewards = None if automaton is None else automaton_reward(automaton, reward, environment.max_steps)
     return None if rewards is None else AutomatonTruth(environment, reward, rewards)

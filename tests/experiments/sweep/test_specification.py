@@ -41,6 +41,22 @@ def test_a_plan_is_the_whole_grid_with_one_budget(tmp_path: Path) -> None:
     assert {run.config.channel.kind for run in runs if run.noise != 0.1} == {"dna-synthesis"}
 
 
+def test_feedback_is_varied_where_there_is_noise(tmp_path: Path) -> None:
+    grid = GRID | {
+        "methods": ["sgfn-kl", "gfn-tb"],
+        "noise": ["none", 0.0, 0.1],
+        "feedback": ["step", "none"],
+        "seeds": 1,
+    }
+    runs = plan(specify(tmp_path / "sweep", grid | {"tasks": ["tfbind8"]}))
+    assert len(runs) == len({run.name for run in runs}) == 2 * 4
+    assert [run.name for run in runs if run.feedback == "none"] == [
+        "tfbind8-sgfn-kl-0.1-orders-seed0",
+        "tfbind8-gfn-tb-0.1-orders-seed0",
+    ]
+    assert {run.feedback for run in plan(specify(tmp_path / "sweep", GRID))} == {"step"}  # as the tasks have it
+
+
 def test_settings_go_over_those_of_every_method(tmp_path: Path) -> None:
     spec = specify(tmp_path / "sweep", GRID | {"settings": {"optimiser": {"updates": 3}}})
     assert {run.config.optimiser.updates for run in plan(spec)} == {3}

@@ -12,11 +12,12 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from stochflow.config.environment import ChannelConfig
+from stochflow.config.environment import ChannelConfig, Feedback
 from stochflow.config.schema import Config
+from stochflow.core.errors import ConfigError
 from stochflow.environments.base import Environment, Episodes, Ints, Streams
 from stochflow.environments.channel_factory import make_channel
-from stochflow.environments.channels import Channel
+from stochflow.environments.channels import Channel, noiseless
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.constraints import ConstrainedTask, PrefixMask
 from stochflow.environments.sequences.evidence import Evidence
@@ -41,6 +42,9 @@ class SequenceEpisodes(Episodes):
 class SequenceEnvironment(Environment):
     """Writes sequences of L letters, one intention and one outcome per letter; states are prefixes.
 
+    Without feedback a whole sequence is intended before anything comes: an order, on which the channel acts as a whole.
+    Where nothing can go wrong that is the same, and an environment is `ordered` under noise alone.
+
     >>> from stochflow.environments.channels import uniform_slip
     >>> from stochflow.environments.sequences.tfbind8 import TFBind8
     >>> environment = SequenceEnvironment(TFBind8("SIX6"), uniform_slip(4, alpha=0.25))
@@ -51,13 +55,22 @@ class SequenceEnvironment(Environment):
     is_tree = True
     object_column = "sequence"
 
-    def __init__(self, task: Task, channel: Channel) -> None:
-        self.task, self.channel = task, channel
+    def __init__(self, task: Task, channel: Channel, feedback: Feedback = "step") -> None:
+        self.task, self.channel, self.feedback = task, channel, feedback
         self.name, self.noise = task.name, channel.noise
         self.num_actions = self.num_outcomes = task.num_tokens
         self.max_steps, self.enumerable = task.length, task.enumerable
         self.noisy, self.mode_threshold, self.padding = task.noisy, task.mode_threshold, task.padding
         self.has_free = type(task).free is not Task.free
+        self.ordered = feedback == "none" and not channel.is_noiseless
+        if self.ordered:
+            _check_orderable(task, channel)
+            self.object_column = "order"
+
+    @property
+    def without_noise(self) -> "SequenceEnvironment":
+        """The same where every letter comes as it was intended: what a policy makes there are its orders."""
+        return SequenceEnvironment(self.task, noiseless(self.num_actions))
 
     @property
     def dynamics(self) -> Tensor:
@@ -112,6 +125,8 @@ class SequenceEnvironment(Environment):
 
     def frame(self, intentions: Tensor, outcomes: Tensor, valid: Tensor) -> pd.DataFrame:
         decode = self.task.alphabet.decode
+        if self.ordered:
+            return pd.DataFrame({"order": decode(intentions), "sequence": decode(outcomes)})
         return pd.DataFrame({"sequence": decode(outcomes), "intended": decode(intentions)})
 
     @property
@@ -119,7 +134,14 @@ class SequenceEnvironment(Environment):
         return self.task.num_designs
 
     def under(self, config: Config) -> "SequenceEnvironment":
-        return SequenceEnvironment(self.task, configured_channel(config.channel, self.task))
+        return SequenceEnvironment(self.task, configured_channel(config.channel, self.task), config.feedback)
+
+    def check_method(self, config: Config) -> None:
+        if self.ordered:
+            _check_orders_method(config)
+
+    def describe(self) -> dict[str, Any]:
+        return super().describe() | ({"feedback": "none"} if self.feedback == "none" else {})
 
     def read_designs(self, path: Path) -> Tensor:
         return encode_for(self.task, read_sequences(path), str(path))
@@ -168,3 +190,36 @@ def configured_channel(config: ChannelConfig, task: Task) -> Channel:
     """The configured channel over the letters of a task, and over its stop and edits where lengths vary."""
     letters = make_channel(config, task.num_letters, task.length, task.alphabet.letters)
     return EditChannel(letters, task.rules) if isinstance(task, VariableTask) else letters
+
+
+def _check_orderable(task: Task, channel: Channel) -> None:
+    """Refuse what cannot be ordered as a whole."""
+    remedy = "add --feedback step, or leave out the noise"
+    if isinstance(task, VariableTask):
+        raise ConfigError(f"orders without feedback are strings of one length; fix the length, {remedy}")
+    if isinstance(task, ConstrainedTask):
+        raise ConfigError(
+            "under noise constraints are kept by looking at each outcome, which orders cannot; leave them out, "
+            f"{remedy}"
+        )
+    if type(channel) is not Channel:
+        raise ConfigError(
+            f"the channel '{channel.name}' is no matrix per position, so it cannot act on whole strings; choose "
+            f"another --noise, {remedy}"
+        )
+
+
+def _check_orders_method(config: Config) -> None:
+    """Refuse what reads outcomes on the way, of which orders know nothing."""
+    objective, remedy = config.objective, "or add --feedback step"
+    if not objective.record.orders or (objective.record.along_path and objective.path == "intended"):
+        raise ConfigError(
+            f"{config.method} reads each outcome before the next letter, and orders have none; choose sgfn-kl, gfn-tb, "
+            f"gfn-db, gfn-subtb, mcmc, genetic or another method that docs/orders.md names, {remedy}"
+        )
+    if config.exploration.restarts:
+        raise ConfigError(f"orders begin with their first letter; set exploration.restarts to 0, {remedy}")
+    if config.dynamics.depends_on == "state":
+        raise ConfigError(
+            f"a channel that acts on whole orders sees no state; set dynamics.depends_on to position, {remedy}"
+        )

@@ -54,6 +54,7 @@ def compare(
     oracle: Sequence[str] = (),
     methods: Sequence[str] | None = None,
     noise: Sequence[float | str] | None = None,
+    feedback: Sequence[str] | None = None,
     seeds: int | None = None,
     trajectories: int | None = None,
     world: str | None = None,
@@ -71,14 +72,15 @@ def compare(
     """Run every method on every task under every noise, once per seed, with the same budget, and compare.
 
     In a folder that holds a comparison already, finished runs are kept, others go on from their checkpoints, and what
-    is not given here stays as it was; tasks, methods, noise and seeds can be added, the budget and the settings not
-    changed.
+    is not given here stays as it was; tasks, methods, noise, feedback and seeds can be added, the budget and the
+    settings not changed.
 
     Args:
         tasks, methods: names, or ["all"]; by default tfbind8, and sgfn-kl beside sgfn-db.
         oracle: names of score functions, "package.module:function", as tasks beside the others. One that a file names
             as a task runs only if it is named here too.
         noise: channels, each as for `train`; by default 0.25, or none where all tasks are tables or oracles.
+        feedback: "step", "none" or both, as for `train`; by default as each task has it.
         seeds: runs per method, 5 by default.
         trajectories: budget of every run, 32,000 by default.
         world, gap_score: of a table (task "table"), as for `train`.

@@ -9,6 +9,7 @@ import yaml
 from pydantic import Field, ValidationError, field_validator
 
 from stochflow.config.base import Settings
+from stochflow.config.environment import Feedback
 from stochflow.config.layers import merge, sentence_of
 from stochflow.config.methods import METHODS
 from stochflow.config.noise import parse_noise
@@ -23,13 +24,14 @@ from stochflow.environments.settings import check_settings, resolve_layers
 SPECIFICATION = "sweep.yaml"
 RUNS = "runs"
 DEFAULT_OUT = Path("runs") / "compare"
-_EXTENDED = ("tasks", "methods", "noise")
+_EXTENDED = ("tasks", "methods", "noise", "feedback")
 _FIXED = ("trajectories", "settings")
 # what the sweep itself sets for every run, with the option that does it
 _AXES = {
     "task": "--tasks",
     "method": "--methods",
     "channel": "--noise",
+    "feedback": "--feedback",
     "seed": "--seeds",
     "budget": "--trajectories",
 }
@@ -47,6 +49,7 @@ class SweepConfig(Settings):
         min_length=1,
         description="Channels, each as for `train --noise`; of tables and oracles none by default.",
     )
+    feedback: list[Feedback] = Field([], description="step, none or both, as for `train`; []: as each task has it.")
     seeds: int = Field(5, ge=1, le=10_000, description="Runs per method; their seeds count from 0.")
     trajectories: int = Field(32_000, ge=1, le=MOST, description="Budget of every run.")
     settings: dict[str, Any] = Field({}, description="Settings of every run, as in `train --config`.")
@@ -61,7 +64,7 @@ class SweepConfig(Settings):
     def _numbers_as_numbers(cls, noise: list[float | str]) -> list[float | str]:
         return [_plain_noise(each) for each in noise]
 
-    @field_validator("tasks", "methods", "noise", "track", mode="after")
+    @field_validator("tasks", "methods", "noise", "feedback", "track", mode="after")
     @classmethod
     def _each_once(cls, values: list[Any]) -> list[Any]:
         twice = next((value for value in values if values.count(value) > 1), None)
@@ -130,9 +133,15 @@ def check_specification(spec: SweepConfig) -> None:
     """Refuse a comparison that cannot be run, as far as that is known before anything is built."""
     for task in spec.tasks:
         for method in spec.methods:
-            check_settings(resolve_layers([spec.settings, {"task": task, "method": method}]))
+            for layer in feedback_layers(spec):
+                check_settings(resolve_layers([spec.settings, {"task": task, "method": method, **layer}]))
     for noise in spec.noise:
         parse_noise(noise)
+
+
+def feedback_layers(spec: SweepConfig) -> list[dict[str, Any]]:
+    """Settings of the kinds of feedback: an empty layer where each task has its own."""
+    return [{"feedback": feedback} for feedback in spec.feedback] or [{}]
 
 
 def _specified(path: Path, given: Mapping[str, Any]) -> SweepConfig:

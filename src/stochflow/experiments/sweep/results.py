@@ -23,7 +23,7 @@ CSV, PARQUET = "results.csv", "results.parquet"
 _FIRST = ["run", "task", "method", "noise", "seed", "status", "error"]
 _LAST = ["log_z_error", "cpu_seconds"]
 COLUMNS = [*_FIRST, *(name for name in Summary.model_fields if name not in _FIRST), *_LAST]
-_TEXT = {"run", "task", "method", "status", "reward_noise", "reward_mean", "world", "surrogate", "error"}
+_TEXT = {"run", "task", "method", "status", "reward_noise", "reward_mean", "feedback", "world", "surrogate", "error"}
 
 
 class Results:
@@ -107,12 +107,12 @@ class Results:
 
     def _label(self, name: str) -> dict[str, Any]:
         run = self._runs[name]
-        return {"run": name, "task": run.task, "method": run.method, "noise": run.noise, "seed": run.seed}
+        return {"run": name} | {key: getattr(run, key) for key in ("task", "method", "noise", "seed", "feedback")}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One method under one task and noise.
+    """One method under one task, noise and feedback.
 
     Attributes:
         runs, planned: finished runs, and how many there are to be.
@@ -129,7 +129,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Standing:
-    """All methods under one task and noise, best median first.
+    """All methods under one task, noise and feedback, best median first.
 
     Attributes:
         metric: `regret`; `j` for a task whose optimum is not known; `mean_score` where designs have no score yet.
@@ -145,18 +145,18 @@ class Standing:
     entries: list[Entry]
     winner: str | None
     verdict: str
+    feedback: str = "step"
 
 
 def standings(frame: pd.DataFrame, runs: Sequence[PlannedRun]) -> list[Standing]:
-    """The comparison, one standing per task and noise in the order of the plan."""
-    cases = dict.fromkeys((run.task, run.noise) for run in runs)
-    return [
-        _standing(frame, [run for run in runs if (run.task, run.noise) == case], task=case[0], noise=case[1])
-        for case in cases
-    ]
+    """The comparison, one standing per task, noise and feedback in the order of the plan."""
+    cases: dict[tuple[str, float | str, str], list[PlannedRun]] = {}
+    for run in runs:
+        cases.setdefault((run.task, run.noise, run.feedback), []).append(run)
+    return [_standing(frame, of_case) for of_case in cases.values()]
 
 
-def _standing(frame: pd.DataFrame, runs: list[PlannedRun], task: str, noise: float | str) -> Standing:
+def _standing(frame: pd.DataFrame, runs: list[PlannedRun]) -> Standing:
     names = [run.name for run in runs]
     finished = frame[frame["run"].isin(names) & (frame["status"] == "finished")]
     metric = next((name for name in ("regret", "j") if finished[name].notna().all()), "mean_score")
@@ -170,7 +170,8 @@ def _standing(frame: pd.DataFrame, runs: list[PlannedRun], task: str, noise: flo
     few = any(entry.runs < MIN_VALUES for entry in entries)
     described = "lowest and highest" if few else f"{LEVEL:.0%} bootstrap"
     winner, verdict = _verdict(entries, sign)
-    return Standing(task, noise, metric, described, entries, winner, verdict)
+    case = runs[0]
+    return Standing(case.task, case.noise, metric, described, entries, winner, verdict, case.feedback)
 
 
 def _entry(method: str, values: pd.Series, planned: int) -> Entry:

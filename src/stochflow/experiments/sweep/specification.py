@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from stochflow.config.noise import parse_noise
@@ -13,7 +14,7 @@ from stochflow.environments.factory import same_setting
 from stochflow.environments.sequences.oracles.task import PREFIX
 from stochflow.environments.settings import resolve_layers
 from stochflow.experiments.launch import default_path, prepare
-from stochflow.experiments.sweep.config import RUNS, SweepConfig
+from stochflow.experiments.sweep.config import RUNS, SweepConfig, feedback_layers
 from stochflow.experiments.torch_settings import choose_device
 from stochflow.runs.directory import RunDirectory
 
@@ -32,6 +33,10 @@ class PlannedRun:
     config: Config
 
     @property
+    def feedback(self) -> str:
+        return self.config.feedback
+
+    @property
     def num_updates(self) -> float:
         """Parameter updates that its budget allows: a first guess of how long it takes."""
         optimiser = self.config.optimiser
@@ -39,12 +44,12 @@ class PlannedRun:
 
 
 def plan(spec: SweepConfig, oracles: Sequence[str] = ()) -> list[PlannedRun]:
-    """All runs of a comparison by task, noise, method and seed; an error for the first that cannot be run.
+    """All runs of a comparison by task, noise, feedback, method and seed; an error for the first that cannot be run.
 
     Args:
         oracles: names of those that the user has named.
     """
-    num_runs = len(spec.tasks) * len(spec.noise) * len(spec.methods) * spec.seeds
+    num_runs = len(spec.tasks) * len(spec.noise) * len(feedback_layers(spec)) * len(spec.methods) * spec.seeds
     if num_runs > _MAX_RUNS:
         raise ConfigError(f"these would be {num_runs:,} runs, and {_MAX_RUNS:,} are the most; leave something out")
     runs = list(_runs(spec, oracles))
@@ -77,26 +82,26 @@ def named_oracle(task: str, oracles: Sequence[str]) -> str | None:
 
 
 def _runs(spec: SweepConfig, oracles: Sequence[str]) -> Iterator[PlannedRun]:
-    for task_name in spec.tasks:
-        for noise in spec.noise:
-            for method in spec.methods:
-                layer = {
-                    "task": task_name,
-                    "method": method,
-                    "channel": parse_noise(noise),
-                    "budget": {"trajectories": spec.trajectories},
-                }
-                given = resolve_layers([spec.settings, layer])
-                configured = prepare([spec.settings, layer], named_oracle(task_name, oracles))
-                _check_surroundings(spec, configured.config, configured.environment)
-                config = configured.config.model_copy(update={"channel": given.channel})
-                label = noise if config.channel.file is None else Path(config.channel.file).stem
-                inside = configured.config.channel
-                for seed in range(spec.seeds):
-                    seeded = config.model_copy(update={"seed": seed})
-                    name = default_path(seeded).name
-                    whole = seeded.model_copy(update={"channel": inside})
-                    yield PlannedRun(name, task_name, method, label, seed, whole)
+    for task, noise, feedback, method in product(spec.tasks, spec.noise, feedback_layers(spec), spec.methods):
+        layer = {
+            "task": task,
+            "method": method,
+            "channel": parse_noise(noise),
+            "budget": {"trajectories": spec.trajectories},
+            **feedback,
+        }
+        given = resolve_layers([spec.settings, layer])
+        configured = prepare([spec.settings, layer], named_oracle(task, oracles))
+        if feedback.get("feedback") == "none" and "step" in spec.feedback and not configured.environment.ordered:
+            continue  # without noise there is nothing to see, and the run is there already
+        _check_surroundings(spec, configured.config, configured.environment)
+        config = configured.config.model_copy(update={"channel": given.channel})
+        label = noise if config.channel.file is None else Path(config.channel.file).stem
+        inside = configured.config.channel
+        for seed in range(spec.seeds):
+            seeded = config.model_copy(update={"seed": seed})
+            name = default_path(seeded).name
+            yield PlannedRun(name, task, method, label, seed, seeded.model_copy(update={"channel": inside}))
 
 
 def _check_surroundings(spec: SweepConfig, config: Config, environment: Environment) -> None:

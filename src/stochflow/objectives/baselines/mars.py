@@ -87,5 +87,5 @@ class Mars(MetropolisHastings):
 
     def _log_proposal(self, before: Tensor, realised: Tensor) -> Tensor:
         before, realised = before.to(self.learner.device), realised.to(self.learner.device)
-        log_dynamics = self.learner.log_dynamics_of(realised)
+        log_dynamics = self.learner.log_channel_of(realised)
         return realised_log_proposal(self.proposal(before), before, realised, log_dynamics)
