@@ -17,6 +17,7 @@ def test_a_summary_starts_with_the_required_keys_in_their_order() -> None:
     assert keys[len(REQUIRED_KEYS) :] == [
         *("top100_edit", "unique_fraction", "novelty", "scored_fraction", "feasible_fraction", "status"),
         *("reward_noise", "reward_mean", "known_modes", "entropy_gap", "support", "j", "j_se", "regret_se"),
+        *("feedback", "value_of_feedback"),
         *("world", "measured", "surrogate", "surrogate_r2", "surrogate_rank_correlation", "surrogate_coverage"),
         "surrogate_reach",
     ]
