@@ -266,6 +266,7 @@ def test_the_defaults_in_the_help_are_the_ones_in_use() -> None:
         "task": config.task,
         "method": config.method,
         "noise": config.channel.noise,
+        "feedback": config.feedback,
         "oracle_engine": config.oracle.engine,
         "seed": config.seed,
         "trajectories": config.budget.trajectories,

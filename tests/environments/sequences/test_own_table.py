@@ -191,13 +191,13 @@ def test_tables_can_be_compared_on(table: Path, tmp_path: Path) -> None:
     settings = {**QUICK, "table": {"file": str(table), "sequence_column": "seq", "score_column": "one,two"}}
     settings = {name: value for name, value in settings.items() if name != "channel"}
     settings["table"] |= {"alphabet": "ab", "gap_score": 0.0}
-    runs = plan(SweepConfig(tasks=["table"], seeds=1, trajectories=64, settings=settings))
+    runs = plan(SweepConfig(tasks=["table"], feedback=["step"], seeds=1, trajectories=64, settings=settings))
     assert [run.name for run in runs] == ["own-sgfn-kl-0.25-seed0", "own-sgfn-db-0.25-seed0"]
     made = stochflow.train(config=runs[0].config.model_dump(), out=tmp_path / "runs" / runs[0].name)
     assert made.summary.task == "own"
     check_existing(tmp_path, runs)
     table.write_text(TABLE_TEXT.replace("0.1", "0.2"), encoding="utf-8")
-    changed = plan(SweepConfig(tasks=["table"], seeds=1, trajectories=64, settings=settings))
+    changed = plan(SweepConfig(tasks=["table"], feedback=["step"], seeds=1, trajectories=64, settings=settings))
     with pytest.raises(ConfigError, match="was made with another 'table'"):
         check_existing(tmp_path, changed)
 

@@ -140,9 +140,6 @@ class SequenceEnvironment(Environment):
         if self.ordered:
             _check_orders_method(config)
 
-    def describe(self) -> dict[str, Any]:
-        return super().describe() | ({"feedback": "none"} if self.feedback == "none" else {})
-
     def read_designs(self, path: Path) -> Tensor:
         return encode_for(self.task, read_sequences(path), str(path))
 
@@ -177,7 +174,8 @@ class SequenceEnvironment(Environment):
         return self.task.evidence
 
     def describe(self) -> dict[str, Any]:
-        return super().describe() | ({} if self.evidence is None else self.evidence.facts)
+        feedback = {"feedback": "none"} if self.feedback == "none" else {}
+        return super().describe() | feedback | ({} if self.evidence is None else self.evidence.facts)
 
     def open(self, directory: Path) -> None:
         self.task.open(directory)
