@@ -24,7 +24,14 @@ def comparison_by(metric: str, **others: float) -> Comparison:
         for seed in range(3)
     ]
     rows = [
-        {"run": run.name, "task": run.task, "method": run.method, "noise": 0.1, "status": "finished"}
+        {
+            "run": run.name,
+            "task": run.task,
+            "method": run.method,
+            "noise": 0.1,
+            "status": "finished",
+            "feedback": "step",
+        }
         | {"mean_score": 0.625, "num_modes": 3, metric: values[run.method][run.seed]}
         | others
         for run in runs

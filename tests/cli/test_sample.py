@@ -100,7 +100,7 @@ def test_a_table_has_no_noise_unless_it_is_asked_for(run_cli: Stochflow) -> None
     asked = ("train", "--table", "scores.csv", "--steps", 1, "--method", "sgfn-db", *_set(TINY))
     assert "\nnoise: none\n" in run_cli(*asked).out
     assert stochflow.load("runs/scores-sgfn-db-none-seed0").summary.noise == 0.0
-    assert "\nnoise: 0.1\n" in run_cli(*asked, "--set", "channel.noise=0.1").out
+    assert "\nnoise: 0.1\n" in run_cli(*asked, "--feedback", "step", "--set", "channel.noise=0.1").out
     assert Path("runs/scores-sgfn-db-0.1-seed0").is_dir()
 
 
