@@ -100,6 +100,7 @@ def _distribution(experiment: Experiment) -> DesignDistribution:
 
 
 @lru_cache(maxsize=8)
+@torch.enable_grad()  # of a measured table surrogates are fitted
 def _truth(world: str) -> tuple[Truth, list[float] | None]:
     """Target and optimum of one task, channel and reward, cached since runs of a sweep share them."""
     config = Config.model_validate_json(world)
