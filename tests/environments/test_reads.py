@@ -25,9 +25,9 @@ def write(path: Path, content: str | bytes) -> Path:
     [
         ("reads.fastq", FASTQ),
         ("reads.fq", "\n" + FASTQ + "\n\n"),
-        ("reads.fastq.gz", gzip.compress(FASTQ.encode())),
+        ("reads.fastq.gz", gzip.compress(FASTQ.encode(), mtime=0)),
         ("reads.fasta", FASTA),
-        ("reads.fa.gz", gzip.compress(FASTA.encode())),
+        ("reads.fa.gz", gzip.compress(FASTA.encode(), mtime=0)),
         ("reads.fastq", FASTQ.replace("\n", "\r\n")),
     ],
 )

@@ -22,7 +22,7 @@ from stochflow.config.layers import merge
 from stochflow.config.schema import Config
 from stochflow.environments.channel_factory import make_channel
 from stochflow.environments.registry import make_task
-from stochflow.environments.sequences.fasta import read_tokens
+from stochflow.environments.sequences.fasta import encode_for, read_sequences
 from stochflow.experiments import launch
 from stochflow.experiments.sweep.config import requested, specify
 from stochflow.experiments.sweep.specification import plan
@@ -238,7 +238,7 @@ def sequences(shop: Workshop, random: Random) -> Call:
     for _ in range(int(random.integers(1, 3))):
         data = spoiled(data, random)
     path, task = shop.path / shop.write(f"s{ending}", data), make_task("bits:8,1")
-    return lambda: done(read_tokens(path, task))
+    return lambda: done(encode_for(task, read_sequences(path), str(path)))
 
 
 def series(shop: Workshop, random: Random) -> Call:
