@@ -4,15 +4,19 @@ python -m benchmarks.campaigns --plans 4x96 --slips 0 0.05 --seeds 0 1 2        
 python -m benchmarks.campaigns --tasks gb1 --methods campaign adalead
 
 All methods begin with the same random plate, order the same number of designs per round under the same noise on whole
-orders, and see what was made of each order. Every round is a row of `results/campaigns.csv`: the mean of the ten best
-realised scores so far and the best one, the mean of the round, how many different designs were realised that count as
-modes of the task, and CPU seconds of choosing so far. Rows that are there are not run again.
+orders, see what was made of each order, and measure it once: with the error of one replicate where the table has
+replicates, with a normal error of the table's variance where it has variances, exactly where scores are computed. Every
+round is a row of `results/campaigns.csv`, judged by the scores without errors: the mean of the ten best realised
+designs so far and the best one, the mean of the round, how many different designs were realised that count as modes of
+the task, and CPU seconds of choosing so far. Rows that are there are not run again. `gb1-fitness` is gb1 as published,
+enrichment relative to the best, on which CLADE 2.0 and others report; it has no errors.
 
 `thompson` draws functions of the process that `campaign` uses and orders the best design of each; `mutants` orders
 mutants of the best realised designs; the others are the methods of `stochflow train`, with a batch per round.
 """
 
 import argparse
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,15 +29,18 @@ from torch import Tensor
 from benchmarks.sweep import RESULTS
 from stochflow.campaigns.candidates import all_designs, enumerable, searched_designs
 from stochflow.campaigns.design_space import DesignSpace
-from stochflow.campaigns.evidence import Evidence
-from stochflow.campaigns.goals import Goal
+from stochflow.campaigns.evidence import Evidence, join_replicates
+from stochflow.campaigns.goals import SCORE, Goal
 from stochflow.campaigns.proposal import propose
 from stochflow.campaigns.score_model import ScoreModel
 from stochflow.config.environment import ConstraintConfig
 from stochflow.core.files import write_atomically
+from stochflow.environments import registry
 from stochflow.environments.channels import noiseless, uniform_slip
 from stochflow.environments.registry import FACTORS, make_task
+from stochflow.environments.sequences.reward_noise import with_noise
 from stochflow.environments.sequences.task import Task
+from stochflow.environments.sequences.wrappers import WrappedTask
 from stochflow.environments.settings import resolve_layers
 from stochflow.experiments.build import build
 from stochflow.experiments.torch_settings import torch_threads
@@ -42,9 +49,11 @@ TASKS = [
     *("tfbind8" if factor == "SIX6" else f"tfbind8:{factor}" for factor in FACTORS),
     *("gb1", "dmsc", "mpsa", "smn1", "intron30c", "rna-bind:RNA1,50", "motifs:RUNX1+YY1,50"),
 ]
+REPLICATES, VARIANCES = ("tfbind8", "mpsa"), ("gb1", "dmsc", "smn1", "intron30c")
 TRAINED = ["adalead", "genetic", "gfn-al"]
 METHODS = ["campaign", "thompson", "mutants", *TRAINED]
 KEYS = ["task", "plan", "slip", "method", "seed"]
+LOG_ENRICHMENTS = 11.44155  # of gb1, from the smallest to the largest
 _BEST, _NUM_PARENTS, _NUM_FINALISTS = 10, 20, 2000
 Chooser = Callable[[DesignSpace, Evidence, Tensor, int, int], Tensor]  # … taken, how many, seed → orders
 
@@ -102,20 +111,22 @@ def distinct(rows: Tensor, more: Tensor, num: int) -> Tensor:
 def campaign(case: dict[str, Any], rounds: int, size: int) -> Iterator[dict[str, Any]]:
     """Rounds of a method that chooses orders by what is known."""
     task = make_task(case["task"])
+    measured = with_noise(task, error_of(case["task"]))
     orders, made = first_plate(case, size)
     channel = uniform_slip(task.num_tokens, case["slip"]) if case["slip"] else noiseless(task.num_tokens)
     space = DesignSpace(task.alphabet, task.length, channel, ConstraintConfig())
     generator = torch.Generator().manual_seed(case["seed"])
-    taken, realised, spent = orders, made, 0.0
+    taken, realised, values, spent = orders, made, measured.measure(made, generator), 0.0
     yield judged(task, realised, made) | {"round": 1, "cpu_seconds": 0.0}
     for number in range(2, rounds + 1):
         begun = time.process_time()
-        known = realised.unique(dim=0)
-        evidence = Evidence(known, task.score(known).double())
-        orders = CHOOSERS[case["method"]](space, evidence, torch.cat([taken, known]), size, case["seed"] + number)
+        evidence = joined(task, realised, values)
+        seen = torch.cat([taken, evidence.tokens])
+        orders = CHOOSERS[case["method"]](space, evidence, seen, size, case["seed"] + number)
         spent += time.process_time() - begun
         made = space.realised(orders, generator)
         taken, realised = torch.cat([taken, orders]), torch.cat([realised, made])
+        values = torch.cat([values, measured.measure(made, generator)])
         yield judged(task, realised, made) | {"round": number, "cpu_seconds": round(spent, 1)}
 
 
@@ -135,7 +146,44 @@ def trained(case: dict[str, Any], rounds: int, size: int) -> Iterator[dict[str, 
 def settings(case: dict[str, Any], method: str, calls: int, size: int) -> dict[str, Any]:
     channel = {"kind": "uniform-slip", "noise": case["slip"]} if case["slip"] else {"kind": "none"}
     layer = {"task": case["task"], "method": method, "seed": case["seed"], "channel": channel}
-    return layer | {"budget": {"trajectories": calls}, "optimiser": {"batch_size": size}}
+    errors = {"reward_noise": error_of(case["task"])}
+    return layer | errors | {"budget": {"trajectories": calls}, "optimiser": {"batch_size": size}}
+
+
+def error_of(task: str) -> str:
+    """Reward noise of a task: that of its measurements."""
+    name = task.partition(":")[0]
+    return "replicate" if name in REPLICATES else "gaussian" if name in VARIANCES else "none"
+
+
+def joined(task: Task, realised: Tensor, values: Tensor) -> Evidence:
+    """What a campaign knows after one measurement of each realised design."""
+    rows = pd.DataFrame({"measured": task.alphabet.decode(realised), "value": values.double().numpy()})
+    return join_replicates(rows.assign(property=SCORE, variance=math.nan), task.alphabet, task.length, [])
+
+
+class Fitness(WrappedTask):
+    """gb1 as published: enrichment, the largest one 1; unmeasured proteins have 0."""
+
+    def __init__(self) -> None:
+        super().__init__(make_task("gb1"))
+        self.name = "gb1-fitness"
+        self.mode_threshold = float(self._fitness(torch.tensor(self.mode_threshold)))
+
+    def score(self, tokens: Tensor) -> Tensor:
+        scores = self._task.score(tokens)
+        return torch.where(scores > 0.0, self._fitness(scores), 0.0)
+
+    def measure(self, tokens: Tensor, generator: torch.Generator) -> Tensor:
+        return self.score(tokens)
+
+    @staticmethod
+    def _fitness(scores: Tensor) -> Tensor:
+        """From log enrichment in [0, 1] to enrichment relative to the largest."""
+        return (LOG_ENRICHMENTS * (scores - 1.0)).exp()
+
+
+registry.TASKS["gb1-fitness"] = Fitness
 
 
 def first_plate(case: dict[str, Any], size: int) -> tuple[Tensor, Tensor]:

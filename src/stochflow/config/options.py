@@ -304,7 +304,13 @@ EXACT = (
 COMPARE = (
     Option("tasks", str, "Task names, or all.  [default: tfbind8]", metavar="A,B", read=task_names_in),
     Option("oracle", list[str], f"Your own score function as a task; repeatable. {_NAMED}", metavar=_FUNCTION),
-    Option("methods", str, "Method names, or all.  [default: sgfn-kl,sgfn-db]", metavar="A,B", read=names_in),
+    Option(
+        "methods",
+        str,
+        "Method names, or all.  [default: sgfn-kl,sgfn-db; for orders gfn-tb]",
+        metavar="A,B",
+        read=names_in,
+    ),
     Option(
         "noise", str, "Channels, each as for `train`.  [default: 0.25; oracles: none]", metavar="A,B", read=names_in
     ),

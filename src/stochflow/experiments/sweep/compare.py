@@ -76,7 +76,8 @@ def compare(
     settings not changed.
 
     Args:
-        tasks, methods: names, or ["all"]; by default tfbind8, and sgfn-kl beside sgfn-db.
+        tasks, methods: names, or ["all"]; by default tfbind8, and sgfn-kl beside sgfn-db, or beside gfn-tb where
+            whole strings are ordered.
         oracle: names of score functions, "package.module:function", as tasks beside the others. One that a file names
             as a task runs only if it is named here too.
         noise: channels, each as for `train`; by default 0.25, or none where all tasks are tables or oracles.

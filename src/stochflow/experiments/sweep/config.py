@@ -177,9 +177,18 @@ def store(path: Path, spec: SweepConfig) -> None:
 
 def _checked(given: Mapping[str, Any]) -> SweepConfig:
     try:
-        return SweepConfig.model_validate(_default_noise(given) | dict(given))
+        return SweepConfig.model_validate(_default_methods(given) | _default_noise(given) | dict(given))
     except ValidationError as error:
         raise ConfigError(sentence_of(error, SweepConfig)) from None
+
+
+def _default_methods(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The methods of a comparison that names none: those that order whole strings where noise may meet orders."""
+    tasks, feedback = given.get("tasks"), given.get("feedback")
+    ordered = isinstance(tasks, list) and any(noise_is_asked_for(str(task)) for task in tasks)
+    if isinstance(feedback, list):
+        ordered = "none" in feedback
+    return {"methods": ["sgfn-kl", "gfn-tb"]} if ordered else {}
 
 
 def _default_noise(given: Mapping[str, Any]) -> dict[str, Any]:
