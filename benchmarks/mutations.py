@@ -428,7 +428,7 @@ MUTATIONS = [
         "values",
         "tests/objectives tests/environments/sequences/variable_length tests/objectives/planning tests/sampling",
     ),
-    Mutation("no bonus for what was never paid for", PLANNED, "log_rewards - bonus", "log_rewards", OBJECTIVES),
+    Mutation("no bonus for what was never paid for", PLANNED, "values - bonus * known", "values", OBJECTIVES),
     # closed-form gradients
     Mutation("TB's own gradient forgets the root", TB, "flow[..., 0] = coefficient", "flow[..., 0] = 0", OBJECTIVES),
     Mutation("TB's own gradient halved", TB, "coefficient = (2.0 / size", "coefficient = (1.0 / size", OBJECTIVES),

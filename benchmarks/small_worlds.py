@@ -123,6 +123,7 @@ def run_case(case: Case) -> dict[str, Any]:
             table=world.write(Path(folder) / "world.csv"),
             alphabet=world.letters,
             gap_score=0.0,
+            feedback="step",
             config={"channel": world.channel},
             seed=case.seed,
             out=Path(folder) / "run",

@@ -39,7 +39,8 @@ def test_the_worlds_are_as_the_benchmark_says() -> None:
 def test_a_small_world_is_learned(number: int, tmp_path: Path) -> None:
     world = world_of(number)
     table = {"file": str(world.write(tmp_path / "world.csv")), "alphabet": world.letters, "gap_score": 0.0}
-    experiment = build(resolve_config([BRIEF, {"task": "table", "table": table, "channel": world.channel}]))
+    settings = {"task": "table", "table": table, "channel": world.channel, "feedback": "step"}
+    experiment = build(resolve_config([BRIEF, settings]))
     while not experiment.trainer.finished:
         experiment.trainer.train_step()
     assert experiment.truth is not None

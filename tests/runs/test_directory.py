@@ -50,10 +50,8 @@ def run(tmp_path: Path) -> RunDirectory:
 def summary() -> Summary:
     """A summary whose every value can be told from the others."""
     values = {
-        name: f"text {number}"
-        if name in ("task", "method", "noise", "status", "reward_noise", "reward_mean")
-        else number
-        for number, name in enumerate(Summary.model_fields)
+        name: f"text {number}" if "str" in str(field.annotation) else number
+        for number, (name, field) in enumerate(Summary.model_fields.items())
     }
     return Summary.model_validate(values)
 

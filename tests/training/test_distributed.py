@@ -45,7 +45,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def options_of(name: str, table: Path) -> dict[str, Any]:
-    options = {"table": str(table), "noise": 0.25, "steps": STEPS, "device": "cpu", **SAME[name]}
+    options = {"table": str(table), "noise": 0.25, "feedback": "step", "steps": STEPS, "device": "cpu", **SAME[name]}
     return options | {"settings": [*TINY, *options.get("settings", [])]}
 
 

@@ -37,7 +37,7 @@ def trained(folder, scores, method, *settings, sequences=SEQUENCES, **options):
     table = write_table(folder / "scores.csv", scores, sequences)
     small = ["optimiser.batch_size=8", "optimiser.updates=4", "evaluation.num_samples=32", "model.width=8"]
     small += ["dynamics.rounds=2", "dynamics.sample_size=32", *settings]
-    options["gap_score"] = 0.0
+    options |= {"gap_score": 0.0, "feedback": "step"}
     return stochflow.train(table=table, method=method, steps=3, settings=small, out=folder / "run", **options)
 
 
