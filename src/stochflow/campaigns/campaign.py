@@ -24,8 +24,8 @@ from stochflow.campaigns.telling import Told, record, undo
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.environments.sequences.fasta import read_sequences
 
-_ASKED = "SELECT id, design AS 'order', plate, well, predicted, low, high, probability, why FROM orders WHERE ask = ?"
-_NUMBERS = dict.fromkeys(["predicted", "low", "high", "probability"], float)
+_NUMBERS = dict.fromkeys(["predicted", "low", "high", "expected", "probability"], float)
+_ASKED = f"SELECT id, design AS 'order', plate, well, {', '.join(_NUMBERS)}, why FROM orders WHERE ask = ?"
 
 
 class Campaign:
@@ -41,7 +41,7 @@ class Campaign:
     Tell 1: 3 new values, 3 of designs that were not ordered here.
     >>> plate = campaign.ask()
     >>> list(plate.columns)
-    ['id', 'order', 'plate', 'well', 'predicted', 'low', 'high', 'probability', 'why']
+    ['id', 'order', 'plate', 'well', 'predicted', 'low', 'high', 'expected', 'probability', 'why']
     >>> print(campaign.tell(plate[["id"]].assign(score=0.5)))
     Tell 2: 8 new values.
     >>> campaign.status().num_pending
@@ -162,7 +162,7 @@ class Campaign:
                 f"the candidate {wrong[:40]} has {len(wrong)} letters and designs have {self.settings.length}; "
                 "correct or remove it"
             )
-        return judge(self.history(), self.settings.space, sequences, self.settings.seed)
+        return judge(self.history(), self.settings.space, sequences)
 
     def rehearse(self, table: Source, rounds: int = 4, batch: int | None = None) -> pd.DataFrame:
         """Play the next rounds on known scores in a copy of the campaign, which is then thrown away.
@@ -229,7 +229,7 @@ class Campaign:
         space, num = self.settings.space, len(batch.orders)
         names = [f"a{number}_{index:03d}" for index in range(1, num + 1)]
         plates, wells = zip(*places(num, number, self.settings.batch), strict=True)
-        figures = (values.tolist() for values in (batch.mean, batch.low, batch.high))
+        figures = (values.tolist() for values in (batch.mean, batch.low, batch.high, batch.expected))
         exact = space.probability_exact(batch.orders).tolist()
         designs = space.alphabet.decode(batch.orders)
         return list(zip(names, [number] * num, designs, plates, wells, *figures, exact, batch.reasons, strict=True))

@@ -78,5 +78,5 @@ def _with_state(orders: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
     state = pd.Series("pending", index=orders.index, dtype=object)
     state[orders["design"].isin(results["design"])] = "failed"
     state[orders["design"].isin(results.dropna(subset=["value"])["design"])] = "measured"
-    numbers = dict.fromkeys(["predicted", "low", "high", "probability"], float)
+    numbers = dict.fromkeys(["predicted", "low", "high", "expected", "probability"], float)
     return orders.assign(state=state, score=orders["design"].map(scores).astype(float)).astype(numbers)

@@ -6,28 +6,23 @@ from torch import Tensor
 
 from stochflow.campaigns.design_space import DesignSpace
 from stochflow.campaigns.history import History
-from stochflow.campaigns.proposal import predict
+from stochflow.campaigns.score_model import predict_orders
 
-_DRAWS = 32  # outcomes of an order over which its score is averaged
-_MAX_ROWS = 20_000
 _BLOCK = 2**24  # entries of a block of distances
 
 
-def judge(history: History, space: DesignSpace, sequences: list[str], seed: int) -> pd.DataFrame:
+def judge(history: History, space: DesignSpace, sequences: list[str]) -> pd.DataFrame:
     """One row per candidate: predicted score with its interval, and what is known about it."""
     evidence, tokens = history.evidence(), space.alphabet.encode(sequences)
-    outcomes = _outcomes(space, tokens, seed)
-    everything = predict(space, evidence, torch.cat([tokens, outcomes]))
-    prediction, of_outcomes = everything[: len(tokens)], everything.mean[len(tokens) :]
-    low, high = prediction.interval()
+    found = predict_orders(space, evidence, tokens)
     rows, distance = nearest(tokens, evidence.tokens)
     measured = space.alphabet.decode(evidence.tokens)
     columns = {
         "sequence": sequences,
-        "predicted": prediction.mean.numpy(),
-        "low": low.numpy(),
-        "high": high.numpy(),
-        "expected": of_outcomes.view(-1, len(tokens)).mean(dim=0).numpy(),
+        "predicted": found.mean.numpy(),
+        "low": found.low.numpy(),
+        "high": found.high.numpy(),
+        "expected": found.expected.numpy(),
         "probability": space.probability_exact(tokens).numpy(),
         "nearest": [measured[row] if measured else "" for row in rows.tolist()],
         "distance": distance.numpy() if measured else pd.array([pd.NA] * len(tokens), dtype="Int64"),
@@ -36,17 +31,6 @@ def judge(history: History, space: DesignSpace, sequences: list[str], seed: int)
         "feasible": space.feasible(tokens).numpy(),
     }
     return pd.DataFrame(columns)
-
-
-def _outcomes(space: DesignSpace, tokens: Tensor, seed: int) -> Tensor:
-    """Draws of what the channel makes of every order, one block after the other; [num, L] → [num_draws · num, L].
-
-    The mean of their scores is the expected score of an order. Where that is too much there is no draw, and no mean.
-    """
-    if space.channel.slip == 0.0:
-        return tokens
-    num_draws = _DRAWS if len(tokens) * _DRAWS <= _MAX_ROWS else 0
-    return space.realised(tokens.repeat(num_draws, 1), torch.Generator().manual_seed(seed))
 
 
 def nearest(tokens: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:

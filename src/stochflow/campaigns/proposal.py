@@ -12,8 +12,8 @@ from stochflow.campaigns.candidates import all_designs, enumerable, random_desig
 from stochflow.campaigns.design_space import DesignSpace
 from stochflow.campaigns.evidence import Evidence
 from stochflow.campaigns.goals import SCORE, Goal, Threshold
-from stochflow.campaigns.score_model import ScoreModel
-from stochflow.surrogates.base import Prediction, unfitted
+from stochflow.campaigns.score_model import ScoreModel, predict_orders
+from stochflow.surrogates.base import Prediction
 
 OPTIMISM = 1.0  # deviations above the expected score that a design is valued at
 CALIBRATION = 0.05  # share of a batch that is drawn at random among the candidates
@@ -31,6 +31,7 @@ class Batch(NamedTuple):
     Attributes:
         orders: int64, [num, L].
         mean, low, high: predicted score of the sequence as written and its 80 % interval, float64, [num].
+        expected: predicted mean score of what the channel makes of an order, [num].
         reasons: one sentence per design.
     """
 
@@ -38,6 +39,7 @@ class Batch(NamedTuple):
     mean: Tensor
     low: Tensor
     high: Tensor
+    expected: Tensor
     reasons: list[str]
 
 
@@ -88,23 +90,14 @@ def propose(space: DesignSpace, evidence: Evidence, taken: Tensor, num: int, goa
     random = _without(others, torch.cat([taken, orders]))[: num - len(orders)]
     reasons += [CHECKING] * len(random)
     orders = torch.cat([orders, random])
-    return _batch(orders, model.predict(orders), reasons)
-
-
-def predict(space: DesignSpace, evidence: Evidence, orders: Tensor) -> Prediction:
-    """Scores of sequences that are made as written; 0 ± 1 before anything was measured. [num, L] → [num]."""
-    return ScoreModel(space, evidence).predict(orders) if len(evidence) else unfitted(len(orders))
-
-
-def _batch(orders: Tensor, prediction: Prediction, reasons: list[str]) -> Batch:
-    return Batch(orders, prediction.mean, *prediction.interval(), reasons)
+    return Batch(orders, *model.predict_orders(orders), reasons)
 
 
 def _spread(space: DesignSpace, evidence: Evidence, taken: Tensor, num: int, generator: torch.Generator) -> Batch:
     """Random designs: there is next to nothing to choose by."""
     orders = _without(random_designs(space, 2 * num + len(taken), generator), taken)[:num]
     reasons = ["drawn at random, because hardly anything has been measured"] * len(orders)
-    return _batch(orders, predict(space, evidence, orders), reasons)
+    return Batch(orders, *predict_orders(space, evidence, orders), reasons)
 
 
 def _candidates(

@@ -1,6 +1,7 @@
 """What the evidence says about the scores of designs that were not measured."""
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,7 +9,7 @@ from torch import Tensor
 from stochflow.campaigns.design_space import DesignSpace
 from stochflow.campaigns.evidence import Evidence
 from stochflow.environments.sequences.task import MAX_ENUMERABLE, Alphabet
-from stochflow.surrogates.base import HeldOut, Prediction, Surrogate
+from stochflow.surrogates.base import HeldOut, Prediction, Surrogate, unfitted
 from stochflow.surrogates.blosum62 import AMINO_ACIDS
 from stochflow.surrogates.convolution import ConvolutionEnsemble
 from stochflow.surrogates.ensemble import Ensemble
@@ -19,6 +20,21 @@ from stochflow.surrogates.position_pairs import PositionPairEnsemble
 from stochflow.truth.orders import channel_factors, contracted
 
 NUM_DRAWS = 8  # outcomes of an order, where they cannot be summed over
+_NUM_SHOWN_DRAWS, _MAX_SHOWN_DRAWS = 32, 2**18  # of an order that somebody reads of, and of all these together
+
+
+class OrderPrediction(NamedTuple):
+    """What is predicted of orders.
+
+    Attributes:
+        mean, low, high: score of the sequence as written and its 80 % interval, float64, [num].
+        expected: mean score of what the channel makes of the order, [num].
+    """
+
+    mean: Tensor
+    low: Tensor
+    high: Tensor
+    expected: Tensor
 
 
 class ScoreModel:
@@ -63,16 +79,22 @@ class ScoreModel:
         found = self.ensemble.leave_one_out()
         return HeldOut(found.rows, found.scores + self._shift, _shifted(found.prediction, self._shift))
 
-    def expected(self, orders: Tensor) -> Tensor:
+    def predict_orders(self, orders: Tensor) -> OrderPrediction:
+        """What somebody who orders them may expect; [num, L] → [num]."""
+        prediction = self.predict(orders)
+        num_draws = max(1, min(_NUM_SHOWN_DRAWS, _MAX_SHOWN_DRAWS // max(1, len(orders))))
+        return OrderPrediction(prediction.mean, *prediction.interval(), self.expected(orders, num_draws))
+
+    def expected(self, orders: Tensor, num_draws: int = NUM_DRAWS) -> Tensor:
         """Expected score of what the channel makes of orders; [num, L] → [num].
 
-        A mean over eight outcomes of each, for which all orders slip at the same random numbers.
+        A mean over outcomes of each, for which all orders slip at the same random numbers.
         """
         if self._space.channel.slip == 0.0:
             return self.predict_mean(orders)
         generator = torch.Generator().manual_seed(0)
-        outcomes = torch.cat([self._space.realised(orders, generator) for _ in range(NUM_DRAWS)])
-        return self.predict_mean(outcomes).view(NUM_DRAWS, -1).mean(dim=0)
+        outcomes = torch.cat([self._space.realised(orders, generator) for _ in range(num_draws)])
+        return self.predict_mean(outcomes).view(num_draws, -1).mean(dim=0)
 
     def expected_everywhere(self, tokens: Tensor) -> Tensor:
         """The same, exactly, of all designs in lexicographic order; [K^L, L] → [K^L]."""
@@ -86,6 +108,14 @@ class ScoreModel:
         process = self.ensemble.members["gaussian-process"]
         assert isinstance(process, GaussianProcess)
         return process.covariance(tokens)
+
+
+def predict_orders(space: DesignSpace, evidence: Evidence, orders: Tensor) -> OrderPrediction:
+    """What is predicted of orders; 0 ± 1 before anything was measured. [num, L] → [num]."""
+    if len(evidence):
+        return ScoreModel(space, evidence).predict_orders(orders)
+    prediction = unfitted(len(orders))
+    return OrderPrediction(prediction.mean, *prediction.interval(), prediction.mean)
 
 
 def distance_of(alphabet: Alphabet) -> LetterDistance:

@@ -21,7 +21,8 @@ _TABLES = {
     "settings": "name TEXT PRIMARY KEY, value TEXT NOT NULL",
     "asks": f"ask INTEGER PRIMARY KEY, num INTEGER NOT NULL, seed INTEGER NOT NULL, {_BY}",
     "orders": "id TEXT PRIMARY KEY, ask INTEGER NOT NULL REFERENCES asks, design TEXT NOT NULL, plate TEXT NOT NULL, "
-    "well TEXT NOT NULL, predicted REAL, low REAL, high REAL, probability REAL NOT NULL, why TEXT NOT NULL",
+    "well TEXT NOT NULL, predicted REAL, low REAL, high REAL, expected REAL, probability REAL NOT NULL, "
+    "why TEXT NOT NULL",
     "tells": f"tell INTEGER PRIMARY KEY, file TEXT NOT NULL, sha256 TEXT NOT NULL, {_BY}",
     "results": "tell INTEGER NOT NULL REFERENCES tells, line INTEGER NOT NULL, id TEXT REFERENCES orders, design TEXT "
     "NOT NULL, observed TEXT, property TEXT NOT NULL, value REAL, variance REAL, replicate TEXT NOT NULL, "
