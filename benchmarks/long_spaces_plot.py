@@ -1,6 +1,6 @@
 """Learning curves on the long tasks as SVG files, one per family of tasks, drawn with the standard library and pandas.
 
-python -m benchmarks.long_spaces_plot                       # docs/long-sequences-FAMILY.svg from long_spaces_curves.csv
+python -m benchmarks.long_spaces_plot      # docs/explanation/long-sequences-FAMILY.svg from long_spaces_curves.csv
 python -m benchmarks.long_spaces_plot --families motifs --out build
 
 One column per task, noise and number of calls; above J, below the best score paid for, against paid calls. Lines are
@@ -22,7 +22,7 @@ from benchmarks.long_spaces import METHODS
 from benchmarks.sweep import RESULTS
 from stochflow.environments.registry import score_bound
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[1] / "docs/explanation"
 FAMILIES = ("motifs", "rna-fold", "rna-bind", "bits", "ehrlich")
 CASE = ["task", "noise", "calls"]
 MEASURES = {"j": "J (nats)", "best_paid": "best score paid for"}

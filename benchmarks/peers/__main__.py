@@ -33,7 +33,7 @@ from stochflow.environments.sequences.bits import BitSequences
 from stochflow.environments.sequences.tfbind8 import TFBind8
 
 FOLDER = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "performance.md"
+PAGE = ROOT / "docs" / "explanation" / "performance.md"
 
 
 def measure_steps(peers: Peers, given: argparse.Namespace, ground: str = "tfbind8") -> Iterator[Row]:

@@ -105,14 +105,14 @@ def train(
         trajectories, steps, minutes: the budget; at most one of them.
         pretrained: run directory of `pretrain` whose sampler this run begins with, with its noise, reward and network.
         support: how many random sequences to measure for it first; they are no part of the budget.
-        table: a CSV or TSV file of sequences and scores instead of a task; see docs/your-own-task.md.
+        table: a CSV or TSV file of sequences and scores instead of a task; see docs/how-to/your-own-task.md.
         sequence_column, score_column, variance_column: its columns; several score columns, separated by commas, are
             replicates.
         world: "measured", where the table is evidence and scores of other sequences are predicted from it, or
             "complete", where there is nothing else; by default measured if the table has gaps.
         gap_score: score of every sequence that a complete table lacks.
         reward_noise: "none", "replicate", "gaussian" (the table's variances) or "gaussian:σ".
-        motif_matrix: a MEME, JASPAR or CSV file of motif matrices instead of a task; see docs/your-own-task.md.
+        motif_matrix: a MEME, JASPAR or CSV file of motif matrices instead of a task; see docs/how-to/your-own-task.md.
         config: a YAML file or a dictionary of settings; `settings` and the arguments here go over it.
         settings: assignments like "reward.beta=3".
         out: run directory; by default `runs/<task>-<method>-<noise>-seed<seed>`.

@@ -78,7 +78,7 @@ def test_every_method_says_what_it_is_what_it_uses_and_where_it_comes_from(metho
     found = METHODS[method]
     assert found.description.endswith(".")
     assert found.uses
-    assert re.search(r"docs/method\.md|\b(19|20)\d\d\b", found.reference)  # our own page, or a year
+    assert re.search(r"docs/explanation/method\.md|\b(19|20)\d\d\b", found.reference)  # our own page, or a year
 
 
 def test_balance_conditions_differ_in_the_condition_alone() -> None:

@@ -59,14 +59,14 @@ METHODS: dict[str, Method] = {
         "score memory, reward model, learned channel",
         objectives.PLANNED_KL,
         {},
-        "defined in docs/method.md; the recursion is that of maximum-entropy control (Ziebart 2010)",
+        "defined in docs/explanation/method.md; the recursion is that of maximum-entropy control (Ziebart 2010)",
     ),
     "sgfn-kl-gamma": Method(
         "SGFN-KL with the entropy ratio averaged over γ = 0.25, 0.5, 0.75, fading to zero.",
         "score memory, reward model, learned channel",
         objectives.PLANNED_KL,
         {"objective": {"gammas": [0.25, 0.5, 0.75], "lambda_ratio": 0.003, "lambda_dynamics": 0.003}},
-        "defined in docs/method.md",
+        "defined in docs/explanation/method.md",
     ),
     "sgfn-kl-bootstrap": Method(
         "SGFN-KL state by state with log F bootstrapped from its own children.",
@@ -76,14 +76,14 @@ METHODS: dict[str, Method] = {
             "objective": {"flow_weight": 1.0},
             "optimiser": {"learning_rate": 5e-3, "updates": 4, "batch_size": 128},
         },
-        "defined in docs/method.md",
+        "defined in docs/explanation/method.md",
     ),
     "sgfn-kl-trajectory": Method(
         "SGFN-KL over whole on-policy trajectories: half the batch variance of log R − Σ log M.",
         "learned channel",
         objectives.TRAJECTORY_KL,
         {"optimiser": {"learning_rate": 5e-3, "batch_size": 64, "updates": 1}},
-        "defined in docs/method.md; the variance loss is VarGrad (Richter et al. 2020, arXiv:2010.10436)",
+        "defined in docs/explanation/method.md; the variance loss is VarGrad (Richter et al. 2020, arXiv:2010.10436)",
     ),
     "sgfn-db": Method(
         "Stochastic detailed balance over intended transitions, with a learned backward policy.",
@@ -214,14 +214,14 @@ METHODS: dict[str, Method] = {
         "score memory, k-mer model, learned channel",
         objectives.KMER_PLAN,
         {"optimiser": {"batch_size": 128}},
-        "defined in docs/method.md; the recursion is that of maximum-entropy control (Ziebart 2010)",
+        "defined in docs/explanation/method.md; the recursion is that of maximum-entropy control (Ziebart 2010)",
     ),
     "random": Method(
         "Uniformly random intentions; nothing is learned.",
         "nothing",
         objectives.RANDOM,
         {},
-        "docs/method.md, Rivals",
+        "docs/explanation/method.md, Rivals",
     ),
 }
 
@@ -236,7 +236,7 @@ _PRETRAINING = Method(
         "optimiser": {"learning_rate": 3e-3, "warmup": 0.05, "clip": 1.0, "updates": 1},
         "budget": {"steps": 1500},
     },
-    "docs/method.md, Context",
+    "docs/explanation/method.md, Context",
 )
 
 

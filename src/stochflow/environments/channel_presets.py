@@ -1,4 +1,4 @@
-"""Channels of real ways to make libraries, by name; docs/your-own-task.md says where their numbers come from."""
+"""Channels of real ways to make libraries, by name; docs/how-to/your-own-task.md says where their numbers come from."""
 
 from collections.abc import Callable
 

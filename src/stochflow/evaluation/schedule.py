@@ -12,7 +12,7 @@ MOST = 20
 SELDOM = 1.0 / MOST  # where nothing exact can be computed, and an evaluation reads the last batch
 
 # Seconds that counts on paper came to, on one core of a machine of 2026. Only their ratios matter, but for a budget in
-# minutes; docs/performance.md, "Exact evaluation", has what was measured beside them
+# minutes; docs/explanation/performance.md, "Exact evaluation", has what was measured beside them
 _SWEPT = 5e-11  # a multiplication or addition of the network in an exact sweep
 _LEARNED = 3e-11  # the same in an update: the rows of a batch are one product
 _PLANNED = 6e-11  # the same in an update of planned states, whose prefixes have nothing in common

@@ -8,7 +8,7 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class Summary(BaseModel):
-    """What `summary.json` and `--json` hold; `docs/metrics.md` defines every key. None: cannot be computed."""
+    """What `summary.json` and `--json` hold; docs/reference/metrics.md defines every key. None: cannot be computed."""
 
     task: str
     method: str

@@ -79,7 +79,7 @@ class Run:
         """Designs from the trained policy: sequence, intended, score, log_reward, log_prob.
 
         Without feedback, under noise: order, sequence, score, log_reward, log_prob, exact_probability, expected_score,
-        share_above; docs/orders.md says what they are.
+        share_above; docs/how-to/orders.md says what they are.
 
         Args:
             n: how many; 1,000 by default. With `best`, how many are drawn to choose from; by default 10,000, and more

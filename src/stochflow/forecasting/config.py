@@ -29,7 +29,7 @@ def check_horizon(horizon: int) -> None:
 
 
 class ForecastConfig(Settings):
-    """Settings of a forecaster; the defaults are those that `docs/forecasting.md` evaluates."""
+    """Settings of a forecaster; the defaults are those that `docs/how-to/forecasting.md` evaluates."""
 
     network: Literal["auto", "none", "mlp", "transformer"] = Field(
         "auto", description="Network on the residuals; auto takes the one with the least validation CRPS, or none."

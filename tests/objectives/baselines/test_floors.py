@@ -1,4 +1,4 @@
-"""How well a rival could do with everything learned: the figures of docs/method.md, TFBind8 (SIX6) at α = 0.25."""
+"""How well a rival could do with everything learned: docs/explanation/method.md, TFBind8 (SIX6) at α = 0.25."""
 
 from collections.abc import Callable
 

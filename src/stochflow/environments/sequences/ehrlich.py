@@ -28,7 +28,7 @@ class Ehrlich(Task):
     so the score lies in [0, 1]. Motifs, spacings and bans are drawn by a hash of the name. The concatenated motifs
     contain no banned transition, and a letter may always follow itself, so the motifs stretched to their spacings are
     feasible: `optimum`, which scores 1. Unlike in the paper an infeasible sequence scores 0 rather than −∞; how the
-    functions of its authors' package differ is in docs/tasks.md.
+    functions of its authors' package differ is in docs/reference/tasks.md.
 
     Attributes:
         allowed: True where the second letter may follow the first, [v, v].

@@ -213,7 +213,7 @@ def _check_orders_method(config: Config) -> None:
     if not objective.record.orders or (objective.record.along_path and objective.path == "intended"):
         raise ConfigError(
             f"{config.method} reads each outcome before the next letter, and orders have none; choose sgfn-kl, gfn-tb, "
-            f"gfn-db, gfn-subtb, mcmc, genetic or another method that docs/orders.md names, {remedy}"
+            f"gfn-db, gfn-subtb, mcmc, genetic or another method that docs/how-to/orders.md names, {remedy}"
         )
     if config.exploration.restarts:
         raise ConfigError(f"orders begin with their first letter; set exploration.restarts to 0, {remedy}")

@@ -1,4 +1,4 @@
-"""Alarms: rules that detect training which has stalled, diverged or collapsed; docs/doctor.md has the thresholds.
+"""Alarms: rules that detect training which has stalled, diverged or collapsed (thresholds: docs/how-to/doctor.md).
 
 Every rule is a function of the run's history alone, so the doctor can replay from files what was said during training.
 """

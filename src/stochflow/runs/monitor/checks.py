@@ -1,4 +1,4 @@
-"""Checks of a run from its files, beside the alarms; docs/doctor.md has the rules and their thresholds."""
+"""Checks of a run from its files, beside the alarms; docs/how-to/doctor.md has the rules and their thresholds."""
 
 import math
 from collections.abc import Callable
@@ -211,7 +211,7 @@ def _zeros(case: Case) -> Finding | None:
 
 
 def _log_z(case: Case) -> Finding | None:
-    """For the methods whose estimate has a known aim; see docs/metrics.md."""
+    """For the methods whose estimate has a known aim; see docs/reference/metrics.md."""
     summary, aimed_at = case.summary, case.config.objective.record.log_z
     if summary is None or summary.log_z_true is None or summary.kl is None or summary.min_kl is None:
         return None
