@@ -235,7 +235,10 @@ def test_what_other_surrogates_believe_is_tested_too(monkeypatch: pytest.MonkeyP
     others = imagined.surrogate.unused
     assert others == [imagined.surrogate.members[name] for name in ("convolution", "position-pairs")]
 
-    def near_parents(num: int, promise: partial[Tensor], generator: torch.Generator) -> Tensor:
+    def near_parents(
+        num: int, predicted: partial[Tensor], promise: partial[Tensor], generator: torch.Generator
+    ) -> Tensor:
+        assert predicted.keywords == promise.keywords
         judges.append((num, promise.keywords["surrogate"]))
         return torch.zeros(num, 20, dtype=torch.int64)
 

@@ -1,18 +1,14 @@
 """Designs among which a batch is chosen: all of a small space, otherwise what a search on the model finds."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from stochflow.campaigns.design_space import DesignSpace
 from stochflow.campaigns.evidence import Evidence
 from stochflow.core.codes import decode
+from stochflow.surrogates.genetic_search import Value, genetic_search
 
-Value = Callable[[Tensor], Tensor]
 _NUM_PARENTS = 100  # measured designs that the search begins with
-_NUM_CHILDREN, _NUM_SURVIVORS, _NUM_GENERATIONS = 1500, 600, 20
-_CHANGES = (1.0, 2.0, 4.0)  # letters of a child that are drawn anew, on average
 _MAX_TRIES = 200
 _MAX_PREDICTED = 2**18  # designs whose scores are all predicted at once
 
@@ -43,38 +39,15 @@ def random_designs(space: DesignSpace, num: int, generator: torch.Generator) -> 
 
 
 def searched_designs(space: DesignSpace, evidence: Evidence, value: Value, generator: torch.Generator) -> Tensor:
-    """Distinct feasible designs of high value, from the best measured ones by crossover and mutation.
-
-    A genetic search on the model, which costs no measurement. In each of twenty generations 1,500 children of two
-    parents exchange a stretch, a few of their letters are drawn anew, and of parents and children the 600 of highest
-    value go on. All that have ever gone on are candidates.
+    """Distinct feasible designs of high value, by a genetic search from the best measured ones.
 
     Args:
         value: of designs, [num, L] → [num]; what is known of their scores and what is not.
     """
     best = evidence.scores.argsort(descending=True, stable=True)[:_NUM_PARENTS]
-    pool = evidence.tokens[best][space.feasible(evidence.tokens[best])]
-    pool = torch.cat([pool, random_designs(space, _NUM_PARENTS, generator)]).unique(dim=0)
-    values, seen = value(pool), [pool]
-    for _ in range(_NUM_GENERATIONS):
-        children = _children(pool, values, len(space.alphabet), generator)
-        pool = torch.cat([pool, children[space.feasible(children)]]).unique(dim=0)
-        values = value(pool)
-        values, kept = values.topk(min(_NUM_SURVIVORS, len(pool)))
-        pool = pool[kept]
-        seen.append(pool)
-    return torch.cat(seen).unique(dim=0)
+    pool = torch.cat([evidence.tokens[best], random_designs(space, _NUM_PARENTS, generator)])
 
+    def feasible_value(designs: Tensor) -> Tensor:
+        return torch.where(space.feasible(designs), value(designs).double(), -torch.inf)
 
-def _children(pool: Tensor, values: Tensor, num_letters: int, generator: torch.Generator) -> Tensor:
-    """Children of parents that are drawn by value; [num, L] → [num_children, L]."""
-    num, length = _NUM_CHILDREN, pool.shape[1]
-    weights = torch.softmax(values / values.std(correction=0).clamp(min=1e-12), dim=0)
-    first, second = pool[torch.multinomial(weights, 2 * num, replacement=True, generator=generator)].split(num)
-    ends = torch.randint(length + 1, (num, 2), generator=generator).sort(dim=1).values
-    places = torch.arange(length)
-    exchanged = (places >= ends[:, :1]) & (places < ends[:, 1:]) & (torch.rand(num, 1, generator=generator) < 0.5)
-    rates = torch.tensor(_CHANGES)[torch.randint(len(_CHANGES), (num, 1), generator=generator)] / length
-    anew = torch.rand(num, length, generator=generator) < rates
-    letters = torch.randint(num_letters, (num, length), generator=generator)
-    return torch.where(anew, letters, torch.where(exchanged, second, first))
+    return genetic_search(pool, feasible_value, len(space.alphabet), generator)[0]

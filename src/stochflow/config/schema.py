@@ -180,9 +180,9 @@ class ImaginationConfig(Settings):
     mode_distance: float = Field(0.25, ge=0, lt=1, description="… that are so far apart, as a share of the length.")
     effective_parents: float = Field(20.0, ge=1, description="Parents in effect, however steep the reward is.")
     mutations: float = Field(1.0, ge=0, description="Letters of a varied design drawn anew besides, on average.")
-    candidates: int = Field(32, ge=1, description="Varied designs among which the surrogate chooses one …")
+    candidates: int = Field(32, ge=1, description="Mutants of a mode among which the surrogate chooses one …")
     optimism: float = Field(1.0, ge=0, description="… by its prediction and so many standard deviations.")
-    generations: int = Field(8, ge=1, description="Generations at most, each varied from the one before.")
+    generations: int = Field(20, ge=1, description="Generations of the search for good designs on the surrogate.")
 
 
 class ExplorationConfig(Settings):

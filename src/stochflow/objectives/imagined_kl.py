@@ -127,6 +127,14 @@ class ImaginedKL:
             return log_rewards
         return torch.where(learner.network.mask.alive(tokens), log_rewards, math.log(learner.reward.floor))
 
+    def predicted(self, tokens: Tensor, surrogate: Surrogate | None = None) -> Tensor:
+        """Predicted score; −∞ if it breaks a constraint. [n, L] → [n]."""
+        return self._over_outcomes(partial(self._predicted_of, surrogate=surrogate), tokens)
+
+    def _predicted_of(self, tokens: Tensor, surrogate: Surrogate | None) -> Tensor:
+        scores = (surrogate or self.surrogate).predict_mean(self._learner.memory.canonical(tokens))
+        return self._where_alive(tokens, scores)
+
     def promise(self, tokens: Tensor, surrogate: Surrogate | None = None) -> Tensor:
         """Score that a design may have, `optimism` deviations above its prediction; −∞ if it breaks a constraint.
 
@@ -138,8 +146,10 @@ class ImaginedKL:
     def _promise_of(self, tokens: Tensor, surrogate: Surrogate | None) -> Tensor:
         learner = self._learner
         prediction = (surrogate or self.surrogate).predict(learner.memory.canonical(tokens))
-        scores = prediction.at(self._config.optimism)
-        mask = learner.network.mask
+        return self._where_alive(tokens, prediction.at(self._config.optimism))
+
+    def _where_alive(self, tokens: Tensor, scores: Tensor) -> Tensor:
+        mask = self._learner.network.mask
         return scores if mask is None else torch.where(mask.alive(tokens), scores, -math.inf)
 
     def updates(self, num: int) -> Iterator[Terms]:
@@ -190,11 +200,14 @@ class ImaginedKL:
         others = self.surrogate.unused
         num_tests = int(self._config.doubt * num_near) // max(len(others), 1)
         sizes = [num_near - num_tests * len(others), *(num_tests for _ in others)]
-        designs = [
-            self.chains.near_parents(size, partial(self.promise, surrogate=judge), self._generator)
-            for size, judge in zip(sizes, [self.surrogate, *others], strict=True)
-        ]
-        return DesignsFirst(torch.cat(designs), self._learner.network.num_tokens, rest)
+        judges = zip(sizes, [self.surrogate, *others], strict=True)
+        designs = torch.cat([self._near(size, judge) for size, judge in judges])
+        return DesignsFirst(designs, self._learner.network.num_tokens, rest)
+
+    def _near(self, num: int, judge: Surrogate) -> Tensor:
+        """Designs that one of the surrogates believes in, [num, L]."""
+        predicted, promise = (partial(each, surrogate=judge) for each in (self.predicted, self.promise))
+        return self.chains.near_parents(num, predicted, promise, self._generator)
 
     @property
     def _generator(self) -> torch.Generator:

@@ -10,7 +10,6 @@ from stochflow.config.schema import ImaginationConfig
 from stochflow.core.codes import decode
 from stochflow.objectives.planning.surrogate_chains import (
     SurrogateChains,
-    crossed,
     distinct_elites,
     mutated,
     shifted,
@@ -51,15 +50,6 @@ def test_more_parents_than_there_are_cannot_be_had() -> None:
     torch.testing.assert_close(weights, torch.tensor([0.5, 0.5]), atol=1e-3, rtol=0)
 
 
-def test_children_begin_like_one_parent_and_end_like_the_other(generator: torch.Generator) -> None:
-    first, second = torch.zeros(2000, 7, dtype=torch.int64), torch.ones(2000, 7, dtype=torch.int64)
-    children = crossed(first, second, generator)
-    assert bool((children.diff(dim=1) >= 0).all())
-    assert bool((children[:, 0] == 0).all())
-    share = float((children[:, -1] == 1).double().mean())
-    assert abs(share - 0.5) < 5 * 0.5 / math.sqrt(2000)
-
-
 def test_words_lie_apart_by_their_bits(generator: torch.Generator) -> None:
     words = torch.tensor([[0, 0], [7, 0], [255, 255]])  # three bits of sixteen between the first two
     scores = torch.tensor([3.0, 2.0, 1.0])
@@ -76,12 +66,16 @@ def test_letters_are_changed_at_the_rate_of_their_row(generator: torch.Generator
     assert abs(share - 0.4) < 5 * math.sqrt(0.4 * 0.6 / 20_000)
 
 
-def test_some_of_what_is_varied_lies_far_from_its_parents(generator: torch.Generator) -> None:
-    config = ImaginationConfig(num_chains=2, moves=0, num_parents=1, niche=0.0, mutations=1.0, candidates=1, shifts=0.0)
+def no_preference(tokens: Tensor) -> Tensor:
+    return torch.zeros(len(tokens)).double()
+
+
+def test_some_mutants_of_a_mode_lie_far_from_it(generator: torch.Generator) -> None:
+    config = ImaginationConfig(num_chains=2, moves=0, mutations=1.0, candidates=1, shifts=0.0, spread=1.0)
     chains = SurrogateChains(config, hamming(4), length=40)
-    parent, none = torch.zeros(1, 40, dtype=torch.int64), torch.empty(0, 40, dtype=torch.int64)
-    chains.refresh(parent, torch.zeros(1).double(), lambda tokens: torch.zeros(len(tokens)).double(), none, generator)
-    near = chains.near_parents(4000, lambda tokens: torch.zeros(len(tokens)).double(), generator)
+    mode, none = torch.zeros(1, 40, dtype=torch.int64), torch.empty(0, 40, dtype=torch.int64)
+    chains.refresh(mode, torch.zeros(1).double(), no_preference, none, generator)
+    near = chains.near_parents(4000, no_preference, no_preference, generator)
     distances = (near != 0).sum(dim=1)
     # P(scale > 10) = 10^-1.5 = 3.2 %, and ten letters in forty are then drawn on average
     far = float((distances >= 10).double().mean())
@@ -164,36 +158,31 @@ def test_repairs_keep_the_letters_they_were_given_and_settle_at_the_best_complet
     assert of_them.shape == (50,)
 
 
-def test_what_is_paid_for_next_is_the_best_of_several(generator: torch.Generator) -> None:
-    config = ImaginationConfig(num_chains=2, moves=0, num_parents=3, niche=0.0, mutations=3.0, candidates=64)
-    chains = SurrogateChains(config, hamming(3), length=3)
-
-    def log_reward(tokens: Tensor) -> Tensor:
-        return (tokens == 2).sum(dim=-1).double()
-
-    chains.refresh(torch.zeros(1, 3, dtype=torch.int64), torch.zeros(1).double(), log_reward, NONE, generator)
-    near = chains.near_parents(50, log_reward, generator)
-    assert near.shape == (50, 3)
-    # one of 64 candidates is all twos with probability 0.9
-    assert float(log_reward(near).mean()) > 2.7
+def num_twos(tokens: Tensor) -> Tensor:
+    return (tokens == 2).sum(dim=-1).double()
 
 
-def test_later_generations_begin_at_the_best_of_the_one_before(generator: torch.Generator) -> None:
-    def log_reward(tokens: Tensor) -> Tensor:
-        return (tokens == 2).sum(dim=-1).double()
+def test_the_search_finds_what_is_predicted_best_and_promise_decides_among_it(generator: torch.Generator) -> None:
+    config = ImaginationConfig(num_chains=2, moves=0, num_parents=3, niche=0.0, spread=0.0)
+    chains = SurrogateChains(config, hamming(3), length=30)
+    parent, none = torch.zeros(1, 30, dtype=torch.int64), torch.empty(0, 30, dtype=torch.int64)
+    chains.refresh(parent, torch.zeros(1).double(), num_twos, none, generator)
+    near = chains.near_parents(50, num_twos, num_twos, generator)
+    assert near.shape == (50, 30)
+    assert len(near.unique(dim=0)) == 50
+    assert float(num_twos(near).mean()) > 27.0
+    ones = chains.near_parents(50, num_twos, lambda tokens: (tokens == 1).sum(dim=-1).double(), generator)
+    assert float((ones == 1).double().mean()) > float((near == 1).double().mean()) + 0.05
 
-    def mean_of(generations: int) -> Tensor:
-        config = ImaginationConfig(num_chains=2, moves=0, mutations=1.0, candidates=16, generations=generations)
-        chains = SurrogateChains(config, hamming(3), length=30)
-        parent, none = torch.zeros(1, 30, dtype=torch.int64), torch.empty(0, 30, dtype=torch.int64)
-        chains.refresh(parent, log_reward(parent), log_reward, none, generator)
-        return log_reward(chains.near_parents(400, log_reward, generator))
 
-    once, often = mean_of(1), mean_of(8)
-    # 3.5 generations more on average, each of which finds a two more now and then
-    assert float(often.mean()) > float(once.mean()) + 2.0
-    # some rows have one generation alone, so that what is near is still paid for
-    assert int((often <= once.median()).sum()) > 400 // 8 // 4
+def test_designs_of_the_search_lie_apart(generator: torch.Generator) -> None:
+    config = ImaginationConfig(num_chains=2, moves=0, niche=0.1, spread=0.0)
+    chains = SurrogateChains(config, hamming(3), length=30)
+    parents = torch.randint(3, (50, 30), generator=generator)
+    chains.refresh(parents, num_twos(parents), num_twos, torch.empty(0, 30, dtype=torch.int64), generator)
+    near = chains.near_parents(10, num_twos, num_twos, generator)
+    distances = (near.unsqueeze(1) != near).sum(dim=-1)
+    assert int(distances[~torch.eye(10, dtype=torch.bool)].min()) > 0.1 * 30 * hamming(3).mean
 
 
 def test_every_mode_has_children_of_its_own(generator: torch.Generator) -> None:
@@ -212,7 +201,7 @@ def test_every_mode_has_children_of_its_own(generator: torch.Generator) -> None:
     chains.refresh(sequences, log_reward(sequences), log_reward, none, generator)
     assert bool((chains.modes[0] == 0).sum() >= 10)
     assert bool(((chains.modes == 1).sum(dim=-1) >= 10).any())
-    near = chains.near_parents(200, log_reward, generator)
+    near = chains.near_parents(200, log_reward, log_reward, generator)
     of_ones = (near == 1).sum(dim=-1) >= 8
     assert not bool(of_ones[:100].any())
     assert int(of_ones[100:].sum()) > 10

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from stochflow.config.schema import ImaginationConfig
+from stochflow.surrogates.genetic_search import SearchSize, genetic_search
 from stochflow.surrogates.letter_distances import LetterDistance
 
 LogReward = Callable[[Tensor], Tensor]
@@ -14,7 +15,10 @@ LogReward = Callable[[Tensor], Tensor]
 _TAIL = 1.5  # P(more than m times the usual number of letters) = m^−1.5
 _MAX_CANDIDATES = 2**15  # designs that the surrogate scores at once when parents are varied
 _HELD_OUT = 8  # one chain in so many
+_MODE_GENERATIONS = 8  # of mutants of one mode, at most
 _LATER = 4  # candidates of a first generation for one of the others
+_CHILDREN, _MAX_CHILDREN, _SURVIVING = 16, 1500, 0.4  # of the search: for every design, at most, share of them
+_FINALISTS, _MAX_FINALISTS = 8, 2000  # among which promise decides
 _KEPT = ("states", "visited", "given", "held_out", "parents", "weights", "modes")
 
 
@@ -55,17 +59,6 @@ def tempered_weights(log_rewards: Tensor, effective: float) -> Tensor:
         perplexity = math.exp(-float((log_weights.exp() * log_weights).sum()))
         low, high = (heat, high) if perplexity >= min(effective, len(log_rewards)) else (low, heat)
     return torch.softmax(low * log_rewards, dim=0)
-
-
-def crossed(first: Tensor, second: Tensor, generator: torch.Generator) -> Tensor:
-    """Each pair of parents cut at one random place and joined, in one half of the rows; the first parent elsewhere.
-
-    [n, L] twice → [n, L].
-    """
-    num, length = first.shape
-    cuts = torch.randint(1, max(length, 2), (num, 1), generator=generator)
-    cut = torch.rand(num, 1, generator=generator) < 0.5
-    return torch.where(cut & (torch.arange(length) >= cuts), second, first)
 
 
 def changed(letters: Tensor, neighbours: Tensor, generator: torch.Generator) -> Tensor:
@@ -204,29 +197,46 @@ class SurrogateChains:
         rows = torch.randint(len(self.visited), (num,), generator=generator)
         return self.visited[rows], self.given[rows]
 
-    def near_parents(self, num: int, log_reward: LogReward, generator: torch.Generator) -> Tensor:
-        """What to pay for next: parents crossed and mutated, of every few the one predicted best; [num, L].
+    def near_parents(self, num: int, predicted: LogReward, promise: LogReward, generator: torch.Generator) -> Tensor:
+        """What to pay for next: what a search from the parents finds, and mutants of the modes; [num, L].
 
-        The children of the best parents are predicted best, so a share of the designs has a parent of its own: the
-        best design of one of the modes, which is mutated and not crossed.
+        The search follows the best predictions wherever they lead. So a share of the designs has a parent of its own,
+        the best design of one of the modes, which is mutated.
+
+        Args:
+            predicted: value of designs for the search, [n, L] → [n].
+            promise: the same with what may be hoped for; among what was found it decides.
         """
-        candidates = self._config.candidates
-        per_block = max(1, _MAX_CANDIDATES // candidates)
-        blocks = [self._varied(size, candidates, log_reward, generator) for size in _sizes(num, per_block)]
-        return torch.cat([torch.empty(0, self._length, dtype=torch.int64), *blocks])
-
-    def _varied(self, num: int, candidates: int, log_reward: LogReward, generator: torch.Generator) -> Tensor:
         num_modes = int(self._config.spread * num)
-        first, second = self._some_parents(2 * (num - num_modes) * candidates, generator).chunk(2)
-        modes = self.modes[torch.randint(len(self.modes), (num_modes,), generator=generator)]
-        children = torch.cat([crossed(first, second, generator), modes.repeat_interleave(candidates, dim=0)])
-        found, predicted = self._best_variant(children, num, log_reward, generator)
-        # every row goes on from its best design for a number of generations of its own
-        generations = torch.randint(self._config.generations, (num,), generator=generator)
+        per_block = max(1, _MAX_CANDIDATES // self._config.candidates)
+        blocks = [self._varied(size, promise, generator) for size in _sizes(num_modes, per_block)]
+        return torch.cat([self._searched(num - num_modes, predicted, promise, generator), *blocks])
+
+    def _searched(self, num: int, predicted: LogReward, promise: LogReward, generator: torch.Generator) -> Tensor:
+        """Designs of a genetic search on the surrogate that lie apart, those of the highest promise; [num, L]."""
+        if not num:
+            return self.parents[:0]
+        num_children = min(_MAX_CHILDREN, _CHILDREN * num)
+        size = SearchSize(num_children, int(_SURVIVING * num_children), self._config.generations)
+        found, values = genetic_search(self.parents, predicted, len(self._distance.neighbours), generator, size)
+        finalists = found[values.topk(min(max(_MAX_FINALISTS, _FINALISTS * num), len(found))).indices]
+        promises = promise(finalists)
+        apart = distinct_elites(finalists, promises, num, self._distance, self._niche)
+        others = torch.ones(len(finalists), dtype=torch.bool).index_fill(0, apart, False)
+        rest = others.nonzero().squeeze(1)[promises[others].argsort(descending=True, stable=True)]
+        chosen = finalists[torch.cat([apart, rest])[:num]]
+        return torch.cat([chosen, self._some_parents(num - len(chosen), generator)])
+
+    def _varied(self, num: int, promise: LogReward, generator: torch.Generator) -> Tensor:
+        """Mutants of modes: every row goes on from its best for a number of generations of its own; [num, L]."""
+        candidates = self._config.candidates
+        modes = self.modes[torch.randint(len(self.modes), (num,), generator=generator)]
+        found, predicted = self._best_variant(modes.repeat_interleave(candidates, dim=0), num, promise, generator)
+        generations = torch.randint(_MODE_GENERATIONS, (num,), generator=generator)
         for generation in range(int(generations.max()) if num else 0):
             rows = (generations > generation).nonzero().squeeze(1)
             grown = found[rows].repeat_interleave(max(1, candidates // _LATER), dim=0)
-            better, expected = self._best_variant(grown, len(rows), log_reward, generator)
+            better, expected = self._best_variant(grown, len(rows), promise, generator)
             rises = expected > predicted[rows]
             found[rows[rises]], predicted[rows[rises]] = better[rises], expected[rises]
         return found
