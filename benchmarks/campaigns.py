@@ -2,6 +2,7 @@
 
 python -m benchmarks.campaigns --plans 4x96 --slips 0 0.05 --seeds 0 1 2        # about an hour on one core
 python -m benchmarks.campaigns --tasks gb1 --methods campaign adalead
+python -m benchmarks.campaigns --table
 
 All methods begin with the same random plate, order the same number of designs per round under the same noise on whole
 orders, see what was made of each order, and measure it once: with the error of one replicate where the table has
@@ -16,6 +17,7 @@ mutants of the best realised designs; the others are the methods of `stochflow t
 """
 
 import argparse
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -205,6 +207,23 @@ def judged(task: Task, realised: Tensor, made: Tensor) -> dict[str, Any]:
     }
 
 
+def table_of(rows: pd.DataFrame, plan: str, slip: float) -> pd.DataFrame:
+    """Median over seeds of the ten best at the end, per task and method, and how `campaign` compares.
+
+    `interval` is True where the range of `campaign` over seeds reaches that of the method with the highest median.
+    """
+    ended = rows[(rows["plan"] == plan) & (rows["slip"] == slip)]
+    ended = ended[ended["round"] == ended["round"].max()]
+    medians, low, high = (
+        ended.pivot_table(index="task", columns="method", values="ten_best", aggfunc=how, sort=False)
+        for how in ("median", "min", "max")
+    )
+    best = medians.idxmax(axis=1)
+    reach = {task: high.loc[task, "campaign"] >= low.loc[task, method] for task, method in best.items()}
+    worst = medians["campaign"] <= medians.min(axis=1)
+    return medians.round(3).assign(best=best, interval=pd.Series(reach), worst=worst)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", default=TASKS)
@@ -213,7 +232,12 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=METHODS)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--results", type=Path, default=RESULTS / "campaigns.csv")
+    parser.add_argument("--table", action="store_true", help="print what the file has, and run nothing")
     given = parser.parse_args()
+    if given.table:
+        for plan, slip in itertools.product(given.plans, given.slips):
+            print(plan, slip, table_of(pd.read_csv(given.results), plan, slip).to_string(), sep="\n")
+        return
     cases = [
         dict(zip(KEYS, (task, plan, slip, method, seed), strict=True))
         for seed in given.seeds
