@@ -8,9 +8,10 @@ All methods begin with the same random plate, order the same number of designs p
 orders, see what was made of each order, and measure it once: with the error of one replicate where the table has
 replicates, with a normal error of the table's variance where it has variances, exactly where scores are computed. Every
 round is a row of `results/campaigns.csv`, judged by the scores without errors: the mean of the ten best realised
-designs so far and the best one, the mean of the round, how many different designs were realised that count as modes of
-the task, and CPU seconds of choosing so far. Rows that are there are not run again. `gb1-fitness` is gb1 as published,
-enrichment relative to the best, on which CLADE 2.0 and others report; it has no errors.
+designs so far and the best one, the mean of the round, that of as many best designs so far, how many different designs
+were realised that count as modes of the task, and CPU seconds of choosing so far. Rows that are there are not run
+again. `gb1-fitness` is gb1 as published, enrichment relative to the best, on which CLADE 2.0 and others report; it has
+no errors.
 
 `thompson` draws functions of the process that `campaign` uses and orders the best design of each; `mutants` orders
 mutants of the best realised designs; the others are the methods of `stochflow train`, with a batch per round.
@@ -203,6 +204,7 @@ def judged(task: Task, realised: Tensor, made: Tensor) -> dict[str, Any]:
         "ten_best": round(float(scores.topk(min(_BEST, len(scores))).values.mean()), 4),
         "best": round(float(scores.max()), 4),
         "mean": round(float(task.score(made).mean()), 4),
+        "plate_best": round(float(scores.topk(min(len(made), len(scores))).values.mean()), 4),
         "good": int((scores > task.mode_threshold).sum()),
     }
 
