@@ -40,8 +40,8 @@ LONG_CASES = (
     LongCase("bits:120,8", 0.1, 240.0, 8000, "sgfn-kl", "sgfn-kl"),
     # at this β the target is close to uniform, and J says little
     LongCase("rna-bind:RNA1,50", 0.0, 8.0, 1280, None, "sgfn-kl"),
-    LongCase("rna-bind:RNA1,50", 0.1, 8.0, 1280, None, "adalead"),
-    LongCase("rna-bind:RNA1,50", 0.25, 8.0, 1280, None, "adalead"),
+    LongCase("rna-bind:RNA1,50", 0.1, 8.0, 1280, None, "sgfn-kl"),
+    LongCase("rna-bind:RNA1,50", 0.25, 8.0, 1280, None, "sgfn-kl"),
 )
 
 
