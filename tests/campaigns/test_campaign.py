@@ -40,7 +40,7 @@ def test_nothing_is_asked_twice_until_everything_was_asked(make):
     with pytest.raises(ConfigError, match=r"10 designs were asked for, and 2 of the 64 .* are left; ask for fewer"):
         campaign.ask(10)
     assert len(set(orders) | set(campaign.ask(2)["order"])) == 62
-    with pytest.raises(ConfigError, match="1 designs were asked for, and 0 of the 64"):
+    with pytest.raises(ConfigError, match="1 design was asked for, and 0 of the 64"):
         campaign.ask(1)
     assert campaign.status().num_pending == 62
 
@@ -106,7 +106,31 @@ def test_the_channel_is_copied_from_its_file(tmp_path):
     path.unlink()
     opened = Campaign.open(tmp_path / "lab")
     space = opened.settings.space
-    assert space.probability_exact(space.alphabet.encode(["TTT"])).item() == pytest.approx(0.7**3)
+    assert space.channel.exact_probability(space.alphabet.encode(["TTT"])).item() == pytest.approx(0.7**3)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda campaign: campaign.ask("3"), "the number of designs is '3'; give a whole number"),
+        (lambda campaign: campaign.ask(2.5), "the number of designs is 2.5; give a whole number"),
+        (lambda campaign: campaign.tell(5), "int is none; give a DataFrame or the path"),
+        (lambda campaign: campaign.rehearse("tfbind8", rounds=0), "0 rounds were asked for; play one at least"),
+        (lambda campaign: campaign.asked(), "no ask in .* yet; ask for designs first"),
+    ],
+)
+def test_arguments_of_another_kind_are_refused_in_one_sentence(make, call, sentence):
+    campaign = make()
+    with pytest.raises((ConfigError, DataError), match=sentence):
+        call(campaign)
+    assert campaign.status().num_ordered == 0
+
+
+def test_deletions_of_a_channel_by_name_are_warned_of_and_counted(make):
+    with pytest.warns(UserWarning, match="array-synthesis:0.01 deletes 0.01 .* not simulated"):
+        campaign = make(noise="array-synthesis:0.01")
+    assert campaign.ask(1)["probability"].item() == pytest.approx(0.99**4)
+    assert Campaign.open(campaign.directory).judge(["ACGT"])["probability"].item() == pytest.approx(0.99**4)
 
 
 def test_candidates_are_judged(make):

@@ -43,7 +43,7 @@ def test_what_floats_cannot_count_is_not_counted():
 def test_the_probability_of_the_exact_sequence_is_a_product_over_positions():
     matrix = torch.tensor([[[0.9, 0.1], [0.3, 0.7]]], dtype=torch.float64)
     space = DesignSpace(Alphabet("HP"), 3, Channel(matrix, "made up"), ConstraintConfig())
-    found = space.probability_exact(torch.tensor([[0, 1, 1], [0, 0, 0]]))
+    found = space.channel.exact_probability(torch.tensor([[0, 1, 1], [0, 0, 0]]))
     torch.testing.assert_close(found, torch.tensor([0.9 * 0.7 * 0.7, 0.9**3], dtype=torch.float64))
 
 
@@ -54,4 +54,4 @@ def test_each_position_has_its_own_channel():
     assert (outcomes[:, 0] == 0).all()
     # 1 − 0.4 + 0.4 / 4, five standard errors
     assert abs((outcomes[:, 1] == 0).double().mean() - 0.7) < 5 * (0.7 * 0.3 / 4000) ** 0.5
-    assert space.probability_exact(orders[:1]).item() == pytest.approx(0.7)
+    assert space.channel.exact_probability(orders[:1]).item() == pytest.approx(0.7)

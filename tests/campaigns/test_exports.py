@@ -59,7 +59,7 @@ def test_any_ask_can_be_exported(make, tmp_path):
 
 def test_what_cannot_be_exported_is_refused(make, tmp_path):
     campaign = make(alphabet="protein")
-    with pytest.raises(ConfigError, match="there is no ask 0"):
+    with pytest.raises(ConfigError, match="there is no ask in"):
         campaign.export(tmp_path / "plate.csv")
     campaign.ask(1)
     for layout, name, sentence in (

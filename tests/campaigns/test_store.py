@@ -63,7 +63,7 @@ def test_half_a_file_is_refused(make):
     content = path.read_bytes()
     for half in (content[: len(content) // 2], b"no database" * 100):
         path.write_bytes(half)
-        with pytest.raises(DataError, match=r"(damaged|cannot be used).*; .*restore"):
+        with pytest.raises(DataError, match=r"is damaged or was not copied whole .*; copy it again, or restore it"):
             Campaign.open(campaign.directory)
 
 

@@ -57,7 +57,7 @@ def test_without_replicates_variances_are_unknown(make):
 def test_the_same_file_twice_changes_nothing_and_says_so(make):
     campaign = make()
     text = "sequence,score\nACGT,1\n"
-    assert str(told(campaign, text)) == "Tell 1: 1 new values, 1 of designs that were not ordered here."
+    assert str(told(campaign, text)) == "Tell 1: 1 new value, 1 of designs that were not ordered here."
     before = rows(campaign, "results")
     assert str(told(campaign, text)) == "Nothing new: all of this was told before."
     assert rows(campaign, "results") == before
@@ -173,10 +173,17 @@ def test_properties_with_thresholds_are_read_and_the_best_keeps_them(make):
         ("sequence,score\nACGT,1\nACGX,1\n", r"letters outside the alphabet ACGT \(X\), in line 3"),
         ("sequence,observed,score\nACGT,ACNN,1\n", r"outside the alphabet ACGT \(N\)"),
         ("sequence,score\nACGT,high\n", "'high' in the column 'score' in line 2, which is no number"),
-        ("sequence,score\nACGT,inf\n", "no number"),
+        ("sequence,score\nACGT,inf\n", "no number; correct it, or leave it empty for a failed well"),
         ("sequence,score\nACGT,1_0\n", "no number"),
         ("sequence,score,variance\nACGT,1,-1\n", "a variance is not negative"),
         ("sequence,score,failed\nACGT,1,perhaps\n", "write yes or no"),
+        (
+            "sequence,score,failed\nACGT,1.2,yes\n",
+            "'1.2' in the column 'score' in line 2 and says that the well failed",
+        ),
+        ("sequence;score\nACGT;1,5\n", "separates its columns by semicolons; save it with commas"),
+        ('sequence,score\nACGT,"1,5"\n', "in line 2, which has a decimal comma; write 1.5, or leave it empty"),
+        ("sequence,score\nACGT,1e308\n", "in line 2, which is too large; correct it"),
         ("sequence,score\n", "no row below its header"),
         ("", "is empty"),
         ("sequence,score\nACGT,1,2\n", "cannot be read as a table"),
@@ -193,6 +200,18 @@ def test_wrong_tables_are_refused_in_one_sentence_and_nothing_is_taken(make, tex
         told(campaign, text)
     assert ";" in str(caught.value)
     assert rows(campaign, "tells") == rows(campaign, "results") == []
+
+
+def test_an_id_belongs_to_the_well_it_was_ordered_in(make):
+    campaign = make()
+    design = campaign.ask(2)["order"].iloc[0]
+    for place, wells in (("p1,B7", "p1 B7"), ("p2,A1", "p2 A1"), (",A2", "A2"), ("pläte,", "pläte")):
+        with pytest.raises(DataError, match=f"has a1_001 in {wells}, and it was ordered in p1 A1 .* in line 2"):
+            told(campaign, f"id,plate,well,score\na1_001,{place},1\n")
+    assert rows(campaign, "tells") == []
+    assert told(campaign, "id,well,score\na1_001,a01,1\n").num_new == 1
+    assert told(campaign, f"sequence,plate,well,score\n{design},again,H12,2\n").num_new == 1
+    assert known(campaign) == {design: 1.5}
 
 
 def test_an_id_with_another_sequence_is_refused(make):

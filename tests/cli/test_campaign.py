@@ -1,10 +1,15 @@
 """`stochflow campaign`: from an empty directory to a plate, and every refusal in one sentence."""
 
+import io
+import re
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from rich.console import Console
 
+from stochflow.cli import render
+from stochflow.cli.render import console, working
 from tests.cli.conftest import Stochflow
 
 CREATE = ("campaign", "create", "lab", "--alphabet", "dna", "--length", 6)
@@ -65,6 +70,31 @@ def test_what_is_not_written_is_printed(lab: Stochflow) -> None:
     assert pd.read_csv("judged.csv")["feasible"].tolist() == [True]
 
 
+def test_designs_that_are_printed_can_be_copied_whole(run_cli: Stochflow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "_width", 60)
+    run_cli("campaign", "create", "lab", "--alphabet", "dna", "--length", 70, "--batch", 2)
+    design = "ACGTACG" * 10
+    Path("candidates.txt").write_text(f"{design}\n")
+    assert f" {design} " in run_cli("campaign", "judge", "lab", "candidates.txt").out
+    asked = run_cli("campaign", "ask", "lab", "-n", 2).out
+    assert all(len(order) == 70 for order in re.findall("[ACGT]{9,}", asked))
+    Path("measured.csv").write_text(f"sequence,score\n{design},1\n")
+    run_cli("campaign", "tell", "lab", "measured.csv")
+    assert f" {design} " in run_cli("campaign", "status", "lab").out
+
+
+def test_what_takes_long_is_said_on_a_terminal_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with working("Fitting models"):
+        pass
+    assert capsys.readouterr().err == ""
+    terminal = Console(file=io.StringIO(), force_terminal=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(render, "messages", terminal)
+        with working("Fitting models"):
+            pass
+    assert "Fitting models …" in terminal.file.getvalue()
+
+
 def test_a_rehearsal_is_printed_and_the_last_tell_taken_back(lab: Stochflow) -> None:
     Path("table.csv").write_text("sequence,score\nACGTAC,0.5\nTTGTAC,-2\n")
     played = lab("campaign", "rehearse", "lab", "table.csv", "--rounds", 2, "--out", "rounds.csv")
@@ -78,17 +108,17 @@ def test_a_rehearsal_is_printed_and_the_last_tell_taken_back(lab: Stochflow) -> 
     ("command", "sentence"),
     [
         ("ask nowhere", "holds no campaign"),
-        ("ask lab -n 5000", "5000 designs were asked for, and 3936 of the 3936"),
+        ("ask lab -n 5000", "5,000 designs were asked for, and 3,936 of the 3,936"),
         ("ask lab -n 0", "ask for one at least"),
         ("ask lab -n 2 --again 1", "leave out -n"),
-        ("ask lab --again 1", "no ask 1"),
+        ("ask lab --again 1", "no ask in lab yet"),
         ("ask lab --out plate.txt", "must be a .csv file"),
         ("ask lab --out nowhere/plate.csv", "in a folder that exists"),
         ("tell lab wrong.csv", "'high' in the column 'score' in line 2"),
         ("tell lab nowhere.csv", "cannot be read"),
         ("judge lab wrong.csv", "has 3 letters"),
         ("undo lab", "nothing to take back"),
-        ("export lab --out a.csv", "no ask 0"),
+        ("export lab --out a.csv", "no ask in lab yet"),
         ("rehearse lab tfbind8", "tfbind8 has designs of 8 letters"),
         ("create lab --alphabet dna --length 6", "holds a campaign already"),
         ("create new --alphabet dna", "--length"),

@@ -26,7 +26,8 @@ from stochflow.core.errors import ConfigError
 )
 def test_every_form_of_noise_is_understood(noise: float | str, settings: dict[str, Any]) -> None:
     assert parse_noise(noise) == settings
-    assert whole_channel(noise) == {"matrix": None, "matrices": None, "letters": None, "file": None} | settings
+    nothing_else = dict.fromkeys(("matrix", "matrices", "letters", "file", "kept")) | {"intact": 1.0}
+    assert whole_channel(noise) == nothing_else | settings
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,8 @@ def test_arguments_become_a_layer_of_settings() -> None:
             "matrices": None,
             "letters": None,
             "file": None,
+            "intact": 1.0,
+            "kept": None,
             "kind": "uniform-slip",
             "noise": 0.1,
             "deletion": 0.2,

@@ -45,7 +45,13 @@ def test_letters_lost_and_added_are_told_from_substitutions(
 
 def test_strings_without_much_in_common_are_not_kept() -> None:
     found = align(strings("ACGTAC", "ACGTAC", "A"), strings("TTGGT", "TGCATG", "AC"))
-    assert found.kept.tolist() == [False, True, True]  # of equal length everything is substitutions
+    assert found.kept.tolist() == [False, False, True]
+
+
+def test_strings_of_equal_length_are_kept_up_to_two_thirds_of_their_letters() -> None:
+    observed = ("CCCCCCCCCAAA", "CCCCCCCCAAAA", "CCCC")
+    found = align(strings("A" * 12, "A" * 12, "A" * 4), strings(*observed))
+    assert found.kept.tolist() == [False, True, True]
 
 
 @given(st.lists(st.tuples(words, words), min_size=1, max_size=6))

@@ -1,5 +1,6 @@
 """A table that does not cover its space is evidence: other scores are predicted, and the run says how well."""
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ import torch
 
 import stochflow
 from stochflow.config.environment import ConstraintConfig
+from stochflow.config.methods import method_settings
+from stochflow.config.schema import Config
 from stochflow.config.yaml import dump_yaml
 from stochflow.core.errors import ConfigError, DataError, Note
 from stochflow.environments.sequences.task import Alphabet
 from stochflow.environments.table_world import num_missing
 from stochflow.experiments.launch import prepare
+from stochflow.experiments.world import resolve_world
 from stochflow.reports.diagnosis import diagnose
 from stochflow.runs.directory import CONFIG, HELD_OUT, RunDirectory
 
@@ -58,10 +62,60 @@ def test_samples_come_with_what_is_known_of_them(trained: stochflow.Run) -> None
         added = ["predicted", "low", "high", "nearest", "distance", "measured", "measured_score"]
         assert list(samples) == ["sequence", "intended", "score", "log_reward", "log_prob", *added]
         truth = samples["sequence"].str.count("A") - 5.0
+        good = samples[samples["predicted"] > -3.0]  # far above the floor
+        assert (good["score"] - good["predicted"]).abs().max() < 0.5  # both on the table's scale
+        assert (good["score"] <= good["predicted"] + 1e-9).all()  # less for what is not known well
         assert (samples["predicted"] - truth).abs().max() < 1.0
         assert (samples["measured"] == (samples["distance"] == 0)).all()
         letters = [DNA.encode(samples[name].tolist()) for name in ("sequence", "nearest")]
         assert (letters[0] != letters[1]).sum(dim=1).tolist() == samples["distance"].tolist()
+
+
+def large_table(folder: Path) -> Path:
+    """Forty of the sixteen million sequences of twelve letters, which are too many to be listed."""
+    rng = random.Random(0)
+    rows = [f"{''.join(rng.choices('ACGT', k=12))},{rng.gauss(0, 1):.3f}" for _ in range(40)]
+    (folder / "large.csv").write_text("\n".join(["sequence,score", *rows]), encoding="utf-8")
+    return folder / "large.csv"
+
+
+def test_a_large_measured_table_trains_under_noise_without_further_choices(tmp_path: Path) -> None:
+    quick: dict[str, Any] = {"model": QUICK["model"], "evaluation": {"num_samples": 50, "curve_samples": 20}}
+    options: dict[str, Any] = {"world": "measured", "noise": 0.05, "config": quick, "steps": 1}
+    run = stochflow.train(table=large_table(tmp_path), out=tmp_path / "run", **options)
+    assert (run.config.method, run.config.feedback, run.summary.status) == ("gfn-tb", "none", "finished")
+    best = run.sample(20, best=3)
+    assert list(best["expected_score"].diff() > 0) == [False] * 3
+    # on the table's scale, on which orders are predicted
+    assert (best["expected_score"] - best["predicted"]).abs().max() < 1.0
+    assert best["order"].tolist() != best["sequence"].tolist()
+    orders = [
+        sum(a != b for a, b in zip(*pair, strict=True)) for pair in zip(best["order"], best["nearest"], strict=True)
+    ]
+    assert orders == best["distance"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("layer", "method"),
+    [
+        ({}, "sgfn-kl-trajectory"),
+        ({"channel": {"kind": "uniform-slip", "noise": 0.05}}, "gfn-tb"),
+        ({"channel": {"kind": "doped", "noise": 0.79}}, "gfn-tb"),
+        ({"channel": {"kind": "array-synthesis", "noise": 0.001}}, "sgfn-kl-trajectory"),  # without its deletions
+        ({"channel": {"kind": "uniform-slip", "noise": 0.05}, "feedback": "step"}, "sgfn-kl-trajectory"),
+        (
+            {"channel": {"kind": "uniform-slip", "noise": 0.05}, "constraints": {"fixed": "A..........."}},
+            "sgfn-kl-trajectory",
+        ),
+        ({"channel": {"kind": "uniform-slip", "noise": 0.05}, "method": "sgfn-kl"}, "sgfn-kl"),
+    ],
+)
+def test_the_method_of_a_large_measured_table_fits_its_noise_and_feedback(
+    layer: dict[str, Any], method: str, tmp_path: Path
+) -> None:
+    config, _ = resolve_world([{"task": "table", "table": {"file": str(large_table(tmp_path))}}, layer])
+    assert config.method == method
+    assert config.optimiser == Config.model_validate(method_settings(method)).optimiser
 
 
 def test_the_optimum_is_that_of_the_predicted_scores(trained: stochflow.Run) -> None:
@@ -164,8 +218,14 @@ def test_the_doctor_says_when_a_table_explains_nothing(tmp_path: Path, trained: 
     (guesses,) = evidence_findings(trained.config, summary.model_copy(update={"surrogate_r2": 0.05}))
     assert (guesses.kind, guesses.severity) == ("guesses", "bad")
     far = summary.model_copy(update={"surrogate_reach": 3, "novelty": 5.2, "surrogate_coverage": 0.5})
-    reach, intervals = evidence_findings(trained.config, far)
+    table, reach, intervals = evidence_findings(trained.config, far)
+    assert (table.kind, table.severity) == ("table", "note")
+    assert table.seen.startswith("R² of held-out scores is ")
+    assert "50% inside their 80 % intervals, with 60 measured sequences" in table.seen
+    assert table.means.startswith(
+        "predictions can be trusted up to 3 letters from a measured sequence; designs are 5.2"
+    )
     assert reach.means == "this table says little about designs more than 3 letters away"
     assert (intervals.kind, intervals.means) == ("intervals", "the intervals `low` to `high` are too narrow")
     near = summary.model_copy(update={"surrogate_reach": 3, "novelty": 2.9, "surrogate_coverage": 0.8})
-    assert evidence_findings(trained.config, near) == []
+    assert [finding.kind for finding in evidence_findings(trained.config, near)] == ["table"]

@@ -1,6 +1,7 @@
 """A campaign: ask for designs, order them, tell what was measured, and ask again."""
 
 import hashlib
+import operator
 import sqlite3
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ from stochflow.campaigns.status import Status, status_of
 from stochflow.campaigns.store import Store, frame_of, insert, signature
 from stochflow.campaigns.telling import Told, record, undo
 from stochflow.core.errors import ConfigError, DataError
+from stochflow.core.words import counted
 from stochflow.environments.sequences.fasta import read_sequences
 
 _NUMBERS = dict.fromkeys(["predicted", "low", "high", "expected", "probability"], float)
@@ -111,9 +113,9 @@ class Campaign:
         Args:
             num: how many; the batch of the campaign by default.
         """
-        num = self.settings.batch if num is None else num
+        num = self.settings.batch if num is None else _whole(num, "designs")
         if num < 1:
-            raise ConfigError(f"{num} designs were asked for; ask for one at least")
+            raise ConfigError(f"{num:,} designs were asked for; ask for one at least")
         with self._store.writing() as connection:
             history = History(connection, self.settings)
             number = len(history.asks) + 1
@@ -128,7 +130,9 @@ class Campaign:
         """What an earlier ask returned, the last one by default."""
         with self._store.reading() as connection:
             (last,) = connection.execute("SELECT count(*) FROM asks").fetchone()
-            number = last if number is None else number
+            if not last:
+                raise ConfigError(f"there is no ask in {self.directory} yet; ask for designs first")
+            number = last if number is None else _whole(number, "an ask")
             if not 1 <= number <= last:
                 raise ConfigError(
                     f"there is no ask {number} in {self.directory}, which has {last}; name one of them, or ask anew"
@@ -172,6 +176,8 @@ class Campaign:
             rounds: how many.
             batch: wells of a round; that of the campaign by default.
         """
+        if _whole(rounds, "rounds") < 1:
+            raise ConfigError(f"{rounds:,} rounds were asked for; play one at least")
         task = known_scores(table, self.settings.space)
         with tempfile.TemporaryDirectory() as folder:
             copy = Campaign._of(self._store.copy_to(Path(folder)))
@@ -207,9 +213,11 @@ class Campaign:
             return
         gone = int(space.feasible(space.alphabet.encode(history.taken)).sum()) if history.taken else 0
         if num > space.size - gone:
+            left, asked = space.size - gone, f"{counted(num, 'design')} {'was' if num == 1 else 'were'} asked for"
+            remedy = f"{'ask for fewer, or ' if left else ''}loosen the constraints in a new campaign"
             raise ConfigError(
-                f"{num} designs were asked for, and {space.size - gone} of the {space.size} that the constraints allow "
-                "are left; ask for fewer, or loosen the constraints in a new campaign"
+                f"{asked}, and {left:,} of the {space.size:,} that the constraints allow "
+                f"{'is' if left == 1 else 'are'} left; {remedy}"
             )
 
     def _proposed(self, history: History, num: int, seed: int) -> Batch:
@@ -230,7 +238,7 @@ class Campaign:
         names = [f"a{number}_{index:03d}" for index in range(1, num + 1)]
         plates, wells = zip(*places(num, number, self.settings.batch), strict=True)
         figures = (values.tolist() for values in (batch.mean, batch.low, batch.high, batch.expected))
-        exact = space.probability_exact(batch.orders).tolist()
+        exact = space.channel.exact_probability(batch.orders).tolist()
         designs = space.alphabet.decode(batch.orders)
         return list(zip(names, [number] * num, designs, plates, wells, *figures, exact, batch.reasons, strict=True))
 
@@ -238,6 +246,14 @@ class Campaign:
 def _asked(connection: sqlite3.Connection, number: int) -> pd.DataFrame:
     frame = frame_of(connection, f"{_ASKED} ORDER BY rowid", (number,))
     return frame.astype(_NUMBERS | dict.fromkeys(["id", "order", "plate", "well", "why"], "str"))
+
+
+def _whole(number: Any, what: str) -> int:
+    """A number of something as an int, or an error of one sentence."""
+    try:
+        return operator.index(number)
+    except TypeError:
+        raise ConfigError(f"the number of {what} is {number!r}; give a whole number") from None
 
 
 def _seed(seed: int, ask: int) -> int:

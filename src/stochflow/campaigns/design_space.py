@@ -22,7 +22,7 @@ class DesignSpace:
     60
     >>> space.feasible(space.alphabet.encode(["ACG", "AAA"]))
     tensor([ True, False])
-    >>> round(space.probability_exact(space.alphabet.encode(["ACG"])).item(), 6)  # (1 − 0.1 + 0.1 / 4)³
+    >>> round(space.channel.exact_probability(space.alphabet.encode(["ACG"])).item(), 6)  # (1 − 0.1 + 0.1 / 4)³
     0.791453
     """
 
@@ -55,11 +55,6 @@ class DesignSpace:
     def size(self) -> int | None:
         """Number of feasible designs; None where it is too large to be counted exactly."""
         return len(self.alphabet) ** self.length if self._prefixes is None else self._prefixes.num_designs
-
-    def probability_exact(self, tokens: Tensor) -> Tensor:
-        """Π_t P(y_t | y_t), the share of copies of an order that are made as written; [num, L] → [num]."""
-        kept = self.channel.matrices.diagonal(dim1=-2, dim2=-1).expand(self.length, -1)  # [L, K]
-        return kept[torch.arange(self.length), tokens].prod(dim=-1)
 
     def realised(self, orders: Tensor, generator: torch.Generator) -> Tensor:
         """One outcome x ~ P(·|y) of every order; [num, L] → [num, L]."""

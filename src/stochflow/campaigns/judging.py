@@ -23,7 +23,7 @@ def judge(history: History, space: DesignSpace, sequences: list[str]) -> pd.Data
         "low": found.low.numpy(),
         "high": found.high.numpy(),
         "expected": found.expected.numpy(),
-        "probability": space.probability_exact(tokens).numpy(),
+        "probability": space.channel.exact_probability(tokens).numpy(),
         "nearest": [measured[row] if measured else "" for row in rows.tolist()],
         "distance": distance.numpy() if measured else pd.array([pd.NA] * len(tokens), dtype="Int64"),
         "measured": pd.Series(sequences).isin(measured),

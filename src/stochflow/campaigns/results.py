@@ -12,7 +12,7 @@ import pandas as pd
 from stochflow.campaigns.goals import SCORE
 from stochflow.core.errors import DataError
 from stochflow.core.files import check_columns, read_limited
-from stochflow.core.text_table import plain, readable, shown, text_options
+from stochflow.core.text_table import check_separator, number_fault, plain, readable, shown, text_options
 
 MAX_BYTES = 64 * 2**20
 MAX_VALUE = 1e300
@@ -96,6 +96,10 @@ def _content(source: pd.DataFrame | Path | str) -> tuple[Path, bytes]:
     """A name and the bytes of a table."""
     if isinstance(source, pd.DataFrame):
         return Path("the DataFrame"), source.to_csv(index=False).encode()
+    if not isinstance(source, str | Path):
+        raise DataError(
+            f"results are a table, and {type(source).__name__} is none; give a DataFrame or the path of a CSV"
+        )
     path = Path(source)
     try:
         return path, read_limited(path, MAX_BYTES)
@@ -112,8 +116,9 @@ def _cells(path: Path, content: bytes) -> pd.DataFrame:
     with readable(path):
         options = text_options(path)
         check_columns(content, options["sep"])
-        frame = pd.read_csv(io.BytesIO(content), **options)
         header = pd.read_csv(io.BytesIO(content), nrows=1, **options | {"header": None}).iloc[0]
+        check_separator(path, list(header), options["sep"])
+        frame = pd.read_csv(io.BytesIO(content), **options)
     names = [str(name).strip().lower() for name in header]
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
@@ -130,7 +135,7 @@ def _result(path: Path, line: int, row: dict[str, str], properties: Sequence[str
     def number(name: str) -> float | None:
         value = _number(row[name]) if row[name] else None
         if value is not None and not abs(value) <= MAX_VALUE:
-            raise DataError(f"{place(name)}, which is no number; correct it, or leave it empty for a failed well")
+            raise DataError(f"{place(name)}, {number_fault(row[name])}, or leave it empty for a failed well")
         return value
 
     def flag(name: str) -> bool:
@@ -139,7 +144,9 @@ def _result(path: Path, line: int, row: dict[str, str], properties: Sequence[str
         return row[name].lower() in _YES
 
     failed, control, variance = flag("failed"), flag("control"), number("variance")
-    values = {name: value for name in properties if (value := number(name)) is not None and not failed}
+    values = {name: value for name in properties if (value := number(name)) is not None}
+    if failed and values:
+        raise DataError(f"{place(next(iter(values)))} and says that the well failed; leave one of the two out")
     if variance is not None and variance < 0:
         raise DataError(f"{place('variance')}; a variance is not negative, correct it")
     id_, sequence, observed, replicate, plate, well = (row[name] for name in _TEXTS)

@@ -12,7 +12,7 @@ from stochflow.config.environment import ChannelConfig, ConstraintConfig
 from stochflow.config.layers import sentence_of
 from stochflow.config.noise import parse_noise
 from stochflow.core.errors import ConfigError, DataError
-from stochflow.environments.channel_factory import make_channel, with_matrix_inside
+from stochflow.environments.channel_factory import make_channel, with_edits, with_matrix_inside
 from stochflow.environments.sequences.alphabets import named_alphabet
 
 _MAX_LENGTH, _MAX_BATCH = 1000, 10_000
@@ -52,7 +52,8 @@ class CampaignSettings(Settings):
 def checked_settings(noise: float | str = "none", **values: Any) -> CampaignSettings:
     """Settings of a new campaign, or an error of one sentence; the content of a channel file goes inside."""
     try:
-        channel = with_matrix_inside(ChannelConfig.model_validate(parse_noise(noise)))
+        given = ChannelConfig.model_validate(parse_noise(noise))
+        channel = with_edits(given, variable_length=False) if given.file is None else with_matrix_inside(given)
         settings = CampaignSettings.model_validate({"noise": str(noise), "channel": channel, **values})
     except ValidationError as error:
         raise ConfigError(sentence_of(error, CampaignSettings)) from None

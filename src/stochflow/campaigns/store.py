@@ -112,6 +112,10 @@ class Store:
     def _explained(self, error: sqlite3.Error) -> DataError:
         if "locked" in str(error):
             return DataError(f"another process is writing to {self.directory}; wait until it has ended and try again")
+        if any(sign in str(error) for sign in ("malformed", "not a database")):
+            return DataError(
+                f"{self.path} is damaged or was not copied whole ({error}); copy it again, or restore it from a copy"
+            )
         return DataError(
             f"the campaign file {self.path} cannot be used ({error}); free the space, allow writing there, or restore "
             "the file from a copy"

@@ -1,6 +1,7 @@
 """Recording of results: which order each line belongs to, what is known already, and what contradicts it."""
 
 import hashlib
+import re
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from stochflow.campaigns.results import Result, ResultTable
 from stochflow.campaigns.store import LIVE_RESULTS, insert, signature
 from stochflow.core.errors import DataError
 from stochflow.core.text_table import plain
+from stochflow.core.words import counted
 from stochflow.environments.sequences.task import Alphabet
 
 _MOST_NAMED = 12
@@ -48,7 +50,7 @@ class Told:
             "of designs that were not ordered here": self.num_outside,
         }
         more = "".join(f", {number} {what}" for what, number in parts.items() if number)
-        return f"Tell {self.tell}: {self.num_new} new values{more}."
+        return f"Tell {self.tell}: {counted(self.num_new, 'new value')}{more}."
 
 
 class Order(NamedTuple):
@@ -137,7 +139,7 @@ class Reader:
         for result in self._table.results:
             order = self._order(result)
             design = self._sequence(result, "sequence", order)
-            plate, well = _place(result, order)
+            plate, well = self._place(result, order)
             place = (plate, well, "") if plate and well else ("", "", design)
             self._numbers[place] += not result.replicate
             replicate = result.replicate or str(self._numbers[place])
@@ -169,6 +171,20 @@ class Reader:
         self._check_letters(result, found)
         return found
 
+    def _place(self, result: Result, order: Order | None) -> tuple[str, str]:
+        """Plate and well as told, otherwise as ordered; an id belongs to the well that it was ordered in."""
+        if order is None:
+            return result.plate, result.well
+        same = result.plate in ("", order.plate) and _same_well(result.well, order.well)
+        if same or not result.id:
+            return (order.plate, order.well) if same else (result.plate, result.well)
+        told = " ".join(part for part in (result.plate, result.well) if part)
+        raise self._error(
+            result,
+            f"has {plain(order.id)} in {plain(told)}, and it was ordered in {order.plate} {order.well} (a copy that "
+            "was made elsewhere is told by its sequence)",
+        )
+
     def _observed(self, result: Result) -> str | None:
         """The sequence that was found, of any length; None where unknown."""
         found = result.observed if result.control else self._spelled(result.observed)
@@ -191,13 +207,9 @@ class Reader:
         return DataError(f"{self._table.name} {what}, in line {result.line}; correct or remove it (nothing was taken)")
 
 
-def _place(result: Result, order: Order | None) -> tuple[str, str]:
-    """Plate and well as told, otherwise as ordered."""
-    if order is None or (result.plate and result.well):
-        return result.plate, result.well
-    if result.plate in ("", order.plate) and result.well in ("", order.well):
-        return order.plate, order.well
-    return result.plate, result.well
+def _same_well(told: str, ordered: str) -> bool:
+    """True where nothing was told, or the same well in another spelling, as in a01 for A1."""
+    return not told or re.sub(r"(?<=[A-Z])0+(?=[0-9])", "", told.upper()) == ordered
 
 
 def _new_facts(connection: sqlite3.Connection, table: ResultTable, told: list[Fact]) -> list[Fact]:
@@ -215,7 +227,7 @@ def _new_facts(connection: sqlite3.Connection, table: ResultTable, told: list[Fa
     if contradictions:
         more = ", …" if len(contradictions) > _MOST_NAMED else ""
         raise DataError(
-            f"{table.name} tells {len(contradictions)} values again differently: "
+            f"{table.name} tells {counted(len(contradictions), 'value')} again differently: "
             f"{', '.join(contradictions[:_MOST_NAMED])}{more}; correct it, name the replicate in a column, or take the "
             "earlier tell back with undo (nothing was taken)"
         )

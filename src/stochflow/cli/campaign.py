@@ -8,10 +8,11 @@ import typer
 from rich.markup import escape
 
 from stochflow.cli.parameters import takes
-from stochflow.cli.render import console, say, tell
+from stochflow.cli.render import console, print_whole, say, tell, working
 from stochflow.config.options import CONSTRAINTS, Option, arguments_of
 from stochflow.core.errors import ConfigError
 from stochflow.core.signals import importing
+from stochflow.core.words import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +31,7 @@ _CREATE = (
     Option("seed", int, "Seed of every random choice.", default=0),
 )
 _SHOWN = 12  # rows of a table in a terminal
+_FOLDED = 24  # letters in a line of a reason there
 _JUDGED = ["sequence", "predicted", "low", "high", "distance", "measured", "feasible"]  # columns that fit there
 _DIRECTORY = typer.Argument(metavar="DIR", help="Directory of the campaign.")
 
@@ -80,11 +82,12 @@ def ask(
         raise ConfigError("an earlier ask has as many designs as it had; leave out -n, or --again")
     _check_name(out)
     opened = _opened(directory)
-    plate = opened.ask(num) if again is None else opened.asked(again)
+    with working("Fitting models and choosing designs"):
+        plate = opened.ask(num) if again is None else opened.asked(again)
     if out is not None:
         _write(plate, out)
     else:
-        _print(plate.drop(columns="plate"), f"{len(plate)} designs to order")
+        _print(plate.drop(columns="plate"), f"{counted(len(plate), 'design')} to order")
 
 
 @app.command()
@@ -97,7 +100,7 @@ def status(directory: Annotated[Path, _DIRECTORY]) -> None:
     for name, value in asdict(found).items():
         shown = "–" if value is None else f"{value:,}" if isinstance(value, int) else f"{value}"
         table.add_row(name.removeprefix("num_").replace("_", " "), escape(shown))
-    console.print(table)
+    print_whole(table)
 
 
 @app.command()
@@ -108,11 +111,13 @@ def judge(
 ) -> None:
     """Predict designs that somebody else proposes, and say what is known of them."""
     _check_name(out)
-    judged = _opened(directory).judge(candidates)
+    opened = _opened(directory)
+    with working("Fitting models"):
+        judged = opened.judge(candidates)
     if out is not None:
         _write(judged, out)
     else:
-        _print(judged[_JUDGED], f"{len(judged)} candidates")
+        _print(judged[_JUDGED], counted(len(judged), "candidate"))
 
 
 @app.command()
@@ -125,8 +130,10 @@ def rehearse(
 ) -> None:
     """Play the next rounds on known scores; the campaign itself stays as it is."""
     _check_name(out)
-    played = _opened(directory).rehearse(table, rounds=rounds, batch=batch)
-    _print(played, f"{rounds} rounds on {table}")
+    opened = _opened(directory)
+    with working(f"Playing {counted(rounds, 'round')}"):
+        played = opened.rehearse(table, rounds=rounds, batch=batch)
+    _print(played, f"{counted(rounds, 'round')} on {table}")
     if out is not None:
         _write(played, out)
 
@@ -137,7 +144,10 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Page to write.  [default: DIR/report.html]")] = None,
 ) -> None:
     """Write one HTML page about a campaign; it needs no network to be read."""
-    _said(_opened(directory).report(out))
+    opened = _opened(directory)
+    with working("Fitting models and drawing"):
+        written = opened.report(out)
+    _said(written)
 
 
 @app.command()
@@ -187,9 +197,11 @@ def _print(frame: "pd.DataFrame", title: str) -> None:
     """The first rows of a table."""
     from rich.table import Table
 
-    table = Table(*map(escape, frame.columns), title=escape(title))
+    table = Table(title=escape(title))
+    for name in frame.columns:
+        table.add_column(escape(name), max_width=_FOLDED if name == "why" else None)
     for row in frame.head(_SHOWN).itertuples(index=False):
         table.add_row(*(escape(f"{value:.4g}" if isinstance(value, float) else str(value)) for value in row))
-    console.print(table)
+    print_whole(table)
     if len(frame) > _SHOWN:
-        tell(f"{len(frame) - _SHOWN} more rows; write all of them with --out.")
+        tell(f"{counted(len(frame) - _SHOWN, 'more row')}; write all of them with --out.")

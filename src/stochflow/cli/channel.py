@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Model = Literal["auto", "global", "position", "context"]
 _FEW_LETTERS = 6  # whose matrix with intervals fits into a terminal
 _MOST_ERRORS = 2
+_FEW_TIMES = 20  # intended letters of a kind, below which its row says little
 
 app = typer.Typer(help="Estimate the noise from sequenced designs.")
 
@@ -55,6 +56,13 @@ def fit(
     )
     found.save(out)
     _print(found, str(out))
+    scarce = found.letters_below(_FEW_TIMES)
+    if scarce:
+        few = ", ".join(f"{letter} {num}" for letter, num in scarce.items())
+        tell(
+            f"[yellow]Warning:[/] too few pairs to know the noise: these letters were intended fewer than {_FEW_TIMES} "
+            f"times ({escape(few)}), and their rows are mostly a guess; give more pairs."
+        )
     console.print(
         f"Written: {escape(str(out))} (use it with --noise {escape(str(out))})", highlight=False, soft_wrap=True
     )
@@ -87,7 +95,7 @@ def _print(found: "FittedChannel", name: str) -> None:
     say(f"Model: {found.model}, {_held_out(found)} ({found.reason}).")
     say(f"Counted: {found.num_pairs:,} pairs, {int(found.counts.sum()):,} letters.")
     if found.num_left_out:
-        tell(f"Left out: {_share(found.num_left_out, found)}, which differ in more than a third of their letters.")
+        tell(f"Left out: {_share(found.num_left_out, found)}, which differ in too many letters.")
     if found.num_ambiguous:
         tell(f"Left out: {_share(found.num_ambiguous, found)}, as near to one order as to another.")
 

@@ -24,6 +24,7 @@ messages = Console(stderr=True, emoji=False)
 
 _LIVE_EVERY, _PLAIN_EVERY = 0.25, 30.0  # seconds between two looks of a progress line
 _MOST_SHOWN = 4000
+_MOST_COLUMNS = 100_000
 _HEADINGS = {"j": "J (nats)"}
 # beside the metric that decides: heading and digits
 _MEDIANS = {"num_modes": ("modes", 0), "cpu_seconds": ("CPU s", 0)}
@@ -66,6 +67,28 @@ def say_unscored(scored: float) -> None:
             f"{1.0 - scored:.1%} of the drawn designs were never paid for and have no score (NaN); "
             "--score-samples asks the oracle for them."
         )
+
+
+def print_whole(table: "Table") -> None:
+    """Print a table whose cells are never cut, so that they can be copied, however narrow the terminal is.
+
+    Columns with a `max_width` are folded to it, and no others.
+    """
+    from rich.measure import Measurement
+
+    whole = Measurement.get(console, console.options.update(max_width=_MOST_COLUMNS), table).maximum
+    table.width = whole if whole > console.width else None
+    console.print(table, crop=False)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A line on a terminal that says what takes so long, for as long as it does."""
+    if not messages.is_terminal:
+        yield
+        return
+    with messages.status(escape(f"{what} …")):
+        yield
 
 
 def print_summary(summary: "Summary") -> None:

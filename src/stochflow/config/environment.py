@@ -101,6 +101,18 @@ class ChannelConfig(Settings):
     deletion: float = Field(0.0, ge=0, lt=1, description="Probability that nothing is written (variable length).")
     duplication: float = Field(0.0, ge=0, lt=1, description="Probability of writing twice (variable length).")
 
+    intact: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="Share of letters that are neither lost nor doubled nor followed by another, in designs of one "
+        "length: not simulated, but counted in the probability of an exact copy.",
+    )
+    kept: list[list[float]] | None = Field(
+        None,
+        description="P(a|a) by the letter before, the last row for first letters; for the same probability.",
+    )
+
     @model_validator(mode="after")
     def _something_is_written(self) -> "ChannelConfig":
         if self.deletion + self.duplication >= 1.0:

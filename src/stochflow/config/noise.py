@@ -28,7 +28,8 @@ def parse_noise(noise: float | str) -> dict[str, Any]:
 
 def whole_channel(noise: float | str) -> dict[str, Any]:
     """The same, and nothing of an earlier layer left standing."""
-    return {"matrix": None, "matrices": None, "letters": None, "file": None, **parse_noise(noise)}
+    own = {"matrix": None, "matrices": None, "letters": None, "file": None, "intact": 1.0, "kept": None}
+    return own | parse_noise(noise)
 
 
 def check_matrix_name(path: Path) -> None:

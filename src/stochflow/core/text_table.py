@@ -2,6 +2,8 @@
 
 import contextlib
 import csv
+import math
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.files import check_columns
 
 _MOST_LETTERS = 40
+_SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 
 
 def check_text_file(path: Path, most_bytes: int, limits: str) -> None:
@@ -49,6 +52,7 @@ def check_header(path: Path, names: Sequence[str], remedy: str) -> list[str]:
     with readable(path):
         check_columns(path, separator(path))
         header = pd.read_csv(path, nrows=0, **text_options(path)).columns.tolist()
+        check_separator(path, header, separator(path))
         missing = [name for name in names if name not in header]
         if missing:
             raise DataError(f"{path} has no column '{missing[0]}', only {shown(header)}; {remedy}")
@@ -73,8 +77,54 @@ def readable(path: Path) -> Iterator[None]:
     except pd.errors.EmptyDataError:
         raise DataError(f"{path} is empty; give a table with a header and rows") from None
     except (ValueError, OSError, csv.Error, pd.errors.ParserWarning) as error:  # pandas raises ValueErrors
-        reason = " ".join(str(error).split())
-        raise DataError(f"{path} cannot be read as a table ({reason}); save it as CSV with a header") from None
+        raise DataError(f"{path} cannot be read as a table ({_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    """Why pandas cannot read a table, and the remedy, with the bracket between them closed."""
+    text = " ".join(str(error).split())
+    ragged = re.search(r"in line (\d+), saw", text)
+    if ragged or isinstance(error, pd.errors.ParserWarning):
+        line = f"line {ragged[1]}" if ragged else "a line"
+        return (
+            f"{line} has more cells than the header); write numbers with a decimal point, and put text that has "
+            "commas into quotes"
+        )
+    if "EOF inside string" in text:
+        return "a quotation mark is never closed); close or remove it"
+    return f"{text}); save it as CSV with a header"
+
+
+def check_separator(name: object, header: Sequence[object], expected: str) -> None:
+    """Refuse a header that is one column because something else separates it.
+
+    Args:
+        name: of the table, for the error message.
+        header: names of columns as they were read.
+        expected: what separates columns.
+    """
+    others = {separator: word for separator, word in _SEPARATORS.items() if separator != expected}
+    found = next((separator for separator in others if len(header) == 1 and separator in str(header[0])), None)
+    if found is not None:
+        remedy = " and name it .csv" if expected == "\t" else ", or name it .tsv" if found == "\t" else ""
+        raise DataError(
+            f"{name} separates its columns by {others[found]}; save it with {_SEPARATORS[expected]} between columns "
+            f"and points in decimals{remedy}"
+        )
+
+
+def number_fault(text: str) -> str:
+    """What is wrong with a cell that should be a number of a reasonable size, and how to write it.
+
+    >>> number_fault("1,5"), number_fault("1e400"), number_fault("high")
+    ('which has a decimal comma; write 1.5', 'which is too large; correct it', 'which is no number; correct it')
+    """
+    if re.fullmatch(r"[+-]?\d+,\d+", text):
+        return f"which has a decimal comma; write {text.replace(',', '.')}"
+    with contextlib.suppress(ValueError):
+        large = "_" not in text and not math.isnan(float(text)) and any(letter.isdigit() for letter in text)
+        return f"which is {'too large' if large else 'no number'}; correct it"
+    return "which is no number; correct it"
 
 
 def text_options(path: Path) -> dict[str, Any]:

@@ -26,20 +26,27 @@ class ChannelFile(NamedTuple):
         table: float64, K rows of K numbers, or several such tables; not checked further.
         letters: of its rows and columns; None where the file does not say.
         deletion, duplication: how often a letter is lost or doubled.
-        context: True when the table is the mean over letters before.
+        insertion: how often another letter follows one.
+        kept: P(a|a) by the letter before, [K + 1][K], when the table is the mean over letters before.
     """
 
     table: torch.Tensor
     letters: str | None
     deletion: float = 0.0
     duplication: float = 0.0
-    context: bool = False
+    insertion: float = 0.0
+    kept: list[list[float]] | None = None
+
+    @property
+    def intact(self) -> float:
+        """Share of letters to which no edit happens."""
+        return 1.0 - self.deletion - self.duplication - self.insertion
 
     def build(self, name: str) -> Channel:
         """The channel of the table, with the rates of edits."""
         channel = (channels.confusion if self.table.ndim == 2 else channels.positional)(self.table, name)
         channel.deletion, channel.duplication = self.deletion, self.duplication
-        return channel
+        return _with_exactness(channel, self.intact, self.kept)
 
 
 def make_channel(config: ChannelConfig, num_tokens: int, length: int, letters: str | None = None) -> Channel:
@@ -71,10 +78,11 @@ def with_matrix_inside(config: ChannelConfig, variable_length: bool = False) -> 
     if config.file is None:
         return config
     config = with_edits(config, variable_length)
-    table, letters, *_ = read_channel_file(Path(str(config.file)))
-    kind, field = ("confusion", "matrix") if table.ndim == 2 else ("positional", "matrices")
-    rest = {"letters": letters or config.letters, "deletion": config.deletion, "duplication": config.duplication}
-    return ChannelConfig.model_validate({"kind": kind, field: table.tolist(), **rest})
+    found = read_channel_file(Path(str(config.file)))
+    kind, field = ("confusion", "matrix") if found.table.ndim == 2 else ("positional", "matrices")
+    rest = {"letters": found.letters or config.letters, "deletion": config.deletion, "duplication": config.duplication}
+    exactness = {"intact": found.intact, "kept": found.kept}
+    return ChannelConfig.model_validate({"kind": kind, field: found.table.tolist(), **rest, **exactness})
 
 
 def with_edits(config: ChannelConfig, variable_length: bool) -> ChannelConfig:
@@ -90,7 +98,7 @@ def with_edits(config: ChannelConfig, variable_length: bool) -> ChannelConfig:
         return ChannelConfig.model_validate(config.model_dump() | rates)
     warnings.warn(
         f"{name} deletes {deletion:.3g} and duplicates {duplication:.3g} of letters, which is not simulated in designs "
-        "of one length; only its substitutions are",
+        "of one length; only its substitutions are, but the probability of an exact copy counts them",
         stacklevel=4,
     )
     return config
@@ -100,7 +108,7 @@ def _edits(config: ChannelConfig) -> tuple[float, float]:
     """Rates of deletion and duplication that the file or name of a channel stands for."""
     if config.file is not None:
         found = read_channel_file(Path(config.file))
-        if found.context:
+        if found.kept is not None:
             warnings.warn(
                 f"the errors of {config.file} depend on the letter before; the mean over these letters is used",
                 stacklevel=5,
@@ -129,7 +137,21 @@ def _in_order(channel: Channel, own: str, letters: str) -> Channel:
     order = [own.index(letter) for letter in letters]
     sorted_channel = Channel(channel.matrices[:, order][:, :, order], channel.name, channel.slip)
     sorted_channel.deletion, sorted_channel.duplication = channel.deletion, channel.duplication
+    sorted_channel.intact = channel.intact
+    if channel.kept is not None:
+        sorted_channel.kept = channel.kept[[*order, len(order)]][:, order]
     return sorted_channel
+
+
+def _with_exactness(channel: Channel, intact: float, kept: list[list[float]] | None) -> Channel:
+    """The channel with what the probability of an exact copy needs beside its matrices."""
+    channel.intact = intact
+    if kept is not None:
+        size = channel.num_tokens
+        if [len(row) for row in kept] != [size] * (size + 1):
+            raise ConfigError(f"channel.kept needs {size + 1} rows of {size} probabilities, one for each letter before")
+        channel.kept = torch.tensor(kept, dtype=torch.float64)
+    return channel
 
 
 def _build(config: ChannelConfig, num_tokens: int, letters: str | None) -> tuple[Channel, str | None]:
@@ -140,11 +162,12 @@ def _build(config: ChannelConfig, num_tokens: int, letters: str | None) -> tuple
     if config.kind == "confusion":
         if config.matrix is None:
             raise ConfigError("channel.kind is confusion but there is no matrix; set channel.matrix or channel.file")
-        return channels.confusion(config.matrix), config.letters
+        return _with_exactness(channels.confusion(config.matrix), config.intact, config.kept), config.letters
     if config.kind == "positional" and config.matrices is not None:
-        return channels.positional(config.matrices), config.letters
+        return _with_exactness(channels.positional(config.matrices), config.intact, config.kept), config.letters
     if config.kind in PRESETS:
-        return preset(config.kind, _single(config), letters)
+        channel, own = preset(config.kind, _single(config), letters)
+        return _with_exactness(channel, 1.0 - channel.deletion - channel.duplication, None), own
     return _build_slips(config, num_tokens), None
 
 
@@ -175,7 +198,7 @@ def read_matrix(path: Path) -> torch.Tensor:
 
 def read_channel_file(path: Path) -> ChannelFile:
     """A matrix file: CSV without a header; or YAML, the tables alone, or a mapping with `matrix` or `matrices`."""
-    letters, deletion, duplication, context = None, 0.0, 0.0, False
+    letters, rates, kept = None, [0.0, 0.0, 0.0], None
     try:
         if path.suffix == ".csv":
             data = read_limited(path, _MAX_BYTES)
@@ -184,8 +207,11 @@ def read_channel_file(path: Path) -> ChannelFile:
         else:
             content = parse_yaml(read_yaml_text(path))
             if isinstance(content, dict):
-                letters, context = content.get("letters"), content.get("model") == "context"
-                deletion, duplication = (_rate(content.get(name)) for name in ("deletion", "duplication"))
+                letters = content.get("letters")
+                rates = [_rate(content.get(name)) for name in ("deletion", "duplication", "insertion")]
+                if content.get("model") == "context":
+                    contexts = torch.as_tensor(content["contexts"], dtype=torch.float64)
+                    kept = contexts.diagonal(dim1=-2, dim2=-1).tolist()
                 content = content["matrices"] if "matrices" in content else content["matrix"]
         table = torch.as_tensor(content, dtype=torch.float64)
     except FileNotFoundError:
@@ -197,7 +223,9 @@ def read_channel_file(path: Path) -> ChannelFile:
         raise DataError(f"{path} does not hold a table of probabilities; give K rows of K numbers")
     if letters is not None and not isinstance(letters, str):
         raise DataError(f"{path} names letters that are no text; write them in quotes, in the order of the rows")
-    return ChannelFile(table, letters, deletion, duplication, context)
+    if sum(rates) >= 1.0:
+        raise DataError(f"{path} has edits of every letter; correct deletion, duplication and insertion")
+    return ChannelFile(table, letters, *rates, kept)
 
 
 def _rate(content: Any) -> float:

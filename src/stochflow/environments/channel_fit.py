@@ -48,7 +48,7 @@ def fit_channel(
 
     Every fifth pair is held out to compare a single matrix with one per position and one per letter before; what is
     returned is then fitted to all pairs. Pairs of two lengths are aligned by edit distance; those that differ in more
-    than a third of their letters are left out.
+    than a third of their letters, and of equal length in more than two thirds, are left out.
 
     Args:
         pairs: a CSV or TSV file with a header, or a data frame; with `orders` a FASTQ or FASTA file of reads.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from stochflow.core.errors import ConfigError
-from stochflow.core.logspace import safe_log
+from stochflow.core.logspace import pick, safe_log
 
 Tokens = npt.NDArray[np.int64]
 
@@ -24,10 +24,15 @@ class Channel:
         name: what the user called it; goes into `summary.json`.
         deletion, duplication: how often the world also loses or doubles a letter, where that is known. What becomes of
             one letter does not show it: only designs of variable length simulate it.
+        intact: share of letters that are neither lost nor doubled nor followed by another that nobody meant.
+        kept: P(a|a) by the letter before, the last row for first letters, float64, [K + 1, K]; None where the letter
+            before does not matter.
     """
 
     deletion: float = 0.0
     duplication: float = 0.0
+    intact: float = 1.0
+    kept: Tensor | None = None
 
     def __init__(self, matrices: Tensor, name: str, slip: float | None = None) -> None:
         self.matrices = _validated(matrices)
@@ -87,6 +92,20 @@ class Channel:
         cumulative = self._cumulative[position if len(self._cumulative) > 1 else 0].take(intentions, axis=0)
         found: Tokens = np.add.reduce(uniform[..., None] >= cumulative, axis=-1)
         return found
+
+    def exact_probability(self, orders: Tensor) -> Tensor:
+        """Share of the copies of each order that are made letter by letter as written, edits included; [n, L] → [n].
+
+        >>> uniform_slip(4, 0.1).exact_probability(torch.tensor([[0, 1, 2]])).item()  # (1 − 0.1 + 0.1 / 4)³
+        0.7914531250000001
+        """
+        num, length = orders.shape
+        if self.kept is None:
+            certain = pick(self.matrices.expand(length, -1, -1).diagonal(dim1=-2, dim2=-1).expand(num, -1, -1), orders)
+        else:
+            first = torch.full((num, 1), self.num_tokens, dtype=orders.dtype)
+            certain = self.kept[torch.cat([first, orders[:, :-1]], dim=1), orders]
+        return certain.prod(dim=-1) * self.intact**length
 
     def entropies(self) -> Tensor:
         """H(P(·|a)) in nats, float64, [positions or 1, K]: the floor of a dynamics model's cross-entropy."""

@@ -83,7 +83,15 @@ class FittedChannel:
         table = torch.from_numpy(self.matrices if self.model == "position" else self.mean[None])
         channel = positional(table, "fitted")
         channel.deletion, channel.duplication = self.edits["deletion"].rate, self.edits["duplication"].rate
+        channel.intact = 1.0 - sum(edit.rate for edit in self.edits.values())
+        if self.model == "context":
+            channel.kept = torch.from_numpy(self.matrices).diagonal(dim1=-2, dim2=-1)
         return channel
+
+    def letters_below(self, num: int) -> dict[str, int]:
+        """Letters that were intended fewer than `num` times, and how often."""
+        totals = self.counts.sum(axis=(0, 2)).tolist()
+        return {letter: total for letter, total in zip(self.letters, totals, strict=True) if total < num}
 
     @property
     def error_rates(self) -> tuple[Floats, Floats, Floats]:
@@ -105,13 +113,10 @@ class FittedChannel:
         unknown = set(order) - set(self.letters)
         if unknown or not order:
             raise DataError(f"the order '{order}' is not written with the letters {self.letters}; correct it")
-        tokens = np.array([self.letters.index(letter) for letter in order])
-        groups = {"position": np.arange(len(tokens)), "context": np.concatenate([[len(self.letters)], tokens[:-1]])}
-        if self.model == "position" and len(tokens) != len(self.matrices):
-            raise DataError(f"the order has {len(tokens)} letters and the channel {len(self.matrices)} positions")
-        places = groups.get(self.model, np.zeros(len(tokens), dtype=np.int64))
-        intact = 1.0 - sum(edit.rate for edit in self.edits.values())
-        return float(self.matrices[places, tokens, tokens].prod() * intact ** len(tokens))
+        if self.model == "position" and len(order) != len(self.matrices):
+            raise DataError(f"the order has {len(order)} letters and the channel {len(self.matrices)} positions")
+        tokens = torch.tensor([[self.letters.index(letter) for letter in order]])
+        return float(self.channel.exact_probability(tokens))
 
     def save(self, path: str | Path) -> None:
         """Write the file that `--noise` and `stochflow channel show` read, in one step."""

@@ -151,9 +151,14 @@ def _nothing_aligned(counts: PairCounts, source: object, name: str) -> DataError
             "give the orders that were read, and trim the reads to their ends and direction"
         )
     return DataError(
-        f"the strings of all {counts.num_unaligned:,} pairs of {name} differ in more than a third of their letters; "
+        f"the strings of {_all(counts.num_unaligned)} of {name} differ in more than a third of their letters "
+        "(of equal length, in more than two thirds); "
         "give what was intended and observed of the same molecule, trimmed to the same ends"
     )
+
+
+def _all(num: int) -> str:
+    return "the only pair" if num == 1 else f"all {num:,} pairs"
 
 
 def _rows(source: pd.DataFrame | str | Path | AssignedReads, columns: PairColumns) -> "Iterator[_Rows]":

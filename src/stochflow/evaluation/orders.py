@@ -74,11 +74,9 @@ def prospects(
     Scores are expected ones, exactly where all designs can be listed and otherwise over draws, and NaN where one of
     these would have to be paid for.
     """
-    matrices = environment.channel.matrices.expand(environment.max_steps, -1, -1)
-    certain = matrices.diagonal(dim1=-2, dim2=-1).expand(len(orders), -1, -1)
     expected, above = _scores_of_outcomes(orders, environment, draws, threshold)
     figures = {
-        "exact_probability": pick(certain, orders).prod(dim=-1),
+        "exact_probability": environment.channel.exact_probability(orders),
         "expected_score": expected,
         "share_above": above,
     }

@@ -128,8 +128,8 @@ def samples_frame(
 ) -> pd.DataFrame:
     """One row per object: what came, what was intended, score, log R and log P_π; under constraints, feasible too.
 
-    Orders are there with their `prospects`. Where scores are predicted, also what the measurements say of the object,
-    or of the order.
+    Orders are there with their `prospects`. Where scores are predicted, they are on the scale of the measurements, and
+    what these say of the object, or of the order, is there too.
 
     Args:
         threshold: score above which the outcomes of orders are counted; the task's own unless given.
@@ -146,4 +146,8 @@ def samples_frame(
         threshold = environment.mode_threshold if threshold is None else threshold
         frame = pd.concat([frame, prospects(walk.intentions, environment, sampled.draws, threshold)], axis=1)
     evidence, column = environment.evidence, environment.object_column
-    return frame if evidence is None else frame.join(evidence.remarks(list(frame[column])))
+    if evidence is None:
+        return frame
+    for name in frame.columns.intersection(["score", "expected_score"]):
+        frame[name] = evidence.own_scale(torch.tensor(frame[name].to_numpy())).numpy()
+    return frame.join(evidence.remarks(list(frame[column])))

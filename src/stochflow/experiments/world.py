@@ -5,6 +5,7 @@ from typing import Any
 
 from stochflow.config.schema import Config
 from stochflow.core.errors import Note
+from stochflow.environments.channel_factory import make_channel
 from stochflow.environments.factory import Configured, configure, with_table_pinned
 from stochflow.environments.sequences.oracles.task import OracleFunction
 from stochflow.environments.sequences.user_table import Table
@@ -15,8 +16,10 @@ from stochflow.surrogates.predicted_task import PredictedTask
 
 # Predicted scores of most designs lie in the middle of [0, 1]: with a small β the many mediocre ones outweigh the best.
 MEASURED: dict[str, Any] = {"reward": {"beta": 10.0}}
-# In a space that no plan covers sgfn-kl spends its time on a surrogate of its own, and predictions need none.
-LARGE, MANY = {"method": "sgfn-kl-trajectory"}, 2**18
+MANY = 2**18  # designs, beyond which no plan covers the space
+# There sgfn-kl spends its time on a surrogate of its own, and predictions need none. Of whole orders under noise, whose
+# outcomes nobody sees on the way, a squared residual settles at exp E[log R] of what comes (docs/orders.md).
+LARGE, LARGE_ORDERS = {"method": "sgfn-kl-trajectory"}, {"method": "gfn-tb"}
 
 
 def configured_world(config: Config, function: OracleFunction = None, table: Table | None = None) -> Configured:
@@ -39,8 +42,19 @@ def resolve_world(layers: Layers) -> tuple[Config, Table | None]:
     assert table is not None
     if pinned.table.world != "measured":
         return config, table
-    large = LARGE if num_possible(pinned, table) > MANY else {}
-    return resolve_layers([MEASURED | large, *layers]), table
+    return resolve_layers([MEASURED | _method_of_large(pinned, table), *layers]), table
+
+
+def _method_of_large(config: Config, table: Table) -> dict[str, Any]:
+    """The method by default in a space that no plan covers; nothing in a smaller one."""
+    if num_possible(config, table) <= MANY:
+        return {}
+    if config.feedback == "step":
+        return LARGE
+    length = max(table.lengths)
+    return (
+        LARGE if make_channel(config.channel, len(table.letters), length, table.letters).is_noiseless else LARGE_ORDERS
+    )
 
 
 def say_world(given: Config, configured: Configured) -> None:

@@ -91,6 +91,8 @@ def _first(run: RunRecord, name: str) -> float | None:
 
 
 def _zero_share(run: RunRecord) -> float | None:
-    """Share of the drawn designs that score zero; None where no design has a score."""
+    """Share of the drawn designs that score zero; None where none has a score, or zero is a score like any other."""
+    if run.config.table.world == "measured":
+        return None
     drawn = run.samples["drawn"].sum() if len(run.samples) else 0
     return float(run.samples["drawn"][run.samples["score"] <= 0.0].sum() / drawn) if drawn else None

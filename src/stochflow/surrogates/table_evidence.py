@@ -113,6 +113,9 @@ class TableEvidence(Evidence):
             }
         )
 
+    def own_scale(self, scores: Tensor) -> Tensor:
+        return self.scale.own(scores)
+
     def remarks(self, sequences: Sequence[str]) -> pd.DataFrame:
         """Columns predicted, low, high (80 % of true scores), nearest, distance, measured and measured_score."""
         designs = pd.Series(list(sequences), dtype="str")

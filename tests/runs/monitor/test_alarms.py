@@ -58,6 +58,15 @@ def test_a_j_that_stands_at_its_start_has_stalled_where_the_truth_is_not_known(m
     assert kinds(make_records(**standing | {"j_se": 0.05}, j=4.0)) == []  # a flat target: chance may be all there is
 
 
+def test_a_j_that_rises_slowly_under_much_noise_has_not_stalled(make_records: MakeRecords) -> None:
+    # no evaluation is three standard errors above the start, but their trend is clear
+    wobble = [0.15 * (-1) ** (step // 5) for step in range(100)]
+    course = {"start": None, "start_j": 18.6, "j_se": 0.2, "intended_spread": 0.75, "batch_score": 0.4}
+    assert kinds(make_records(**course, j=[18.6 + each for each in wobble])) == ["stalled"]
+    rising = [18.6 + 0.006 * step + each for step, each in enumerate(wobble)]
+    assert kinds(make_records(**course, j=rising)) == []
+
+
 def test_a_regret_that_is_estimated_has_diverged_only_beyond_its_noise(make_records: MakeRecords) -> None:
     course = {"start": -0.1, "start_j": 4.0, "intended_spread": 0.7}
     assert kinds(make_records(**course, regret=0.3, j=3.6, j_se=0.2)) == []

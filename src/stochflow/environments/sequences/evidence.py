@@ -28,5 +28,9 @@ class Evidence(ABC):
     def held_out(self) -> pd.DataFrame: ...
 
     @abstractmethod
+    def own_scale(self, scores: Tensor) -> Tensor:
+        """Scores of a run as they would have been measured; any shape → the same."""
+
+    @abstractmethod
     def remarks(self, sequences: Sequence[str]) -> pd.DataFrame:
         """What is known of designs: predicted score with its interval, and the nearest measurement; one row each."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stochflow.core.errors import DataError
 from stochflow.core.files import check_columns, read_limited
-from stochflow.core.text_table import plain, separator, shown
+from stochflow.core.text_table import check_separator, plain, separator, shown
 from stochflow.environments.sequences.task import Task
 
 MAX_BYTES = 64 * 2**20
@@ -70,6 +70,9 @@ def _column_of(path: Path, text: str, column: str | None, preferred: Sequence[st
     try:
         check_columns(text.encode(), separator(path))
         frame = pd.read_csv(io.StringIO(text), sep=separator(path), dtype=str)
+        check_separator(path, list(frame.columns), separator(path))
+    except pd.errors.EmptyDataError:
+        raise DataError(f"{path} is empty; give a table with a header and rows") from None
     except ValueError as error:
         kind = "CSV" if separator(path) == "," else "TSV"
         raise DataError(f"{path} is not a {kind} table ({' '.join(str(error).split())}); correct it") from None

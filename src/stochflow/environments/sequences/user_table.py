@@ -13,7 +13,7 @@ import torch
 
 from stochflow.core.arrays import Array
 from stochflow.core.errors import DataError
-from stochflow.core.text_table import check_header, check_text_file, plain, readable, shown, text_options
+from stochflow.core.text_table import check_header, check_text_file, number_fault, plain, readable, shown, text_options
 from stochflow.environments.sequences.alphabets import ALPHABETS, named_alphabet
 from stochflow.environments.sequences.lookup_task import MeasuredTask, Measurements
 from stochflow.environments.sequences.task import Alphabet
@@ -214,7 +214,8 @@ def _numbers(frame: pd.DataFrame, name: str, path: Path) -> Array:
         row = int(bad.argmax())
         raise DataError(
             f"{path} has {int(bad.sum()):,} entries in the column '{name}' that are no finite number, the first "
-            f"'{plain(frame[name].iloc[row])}' in line {row + 2}; correct or remove them"
+            f"'{plain(frame[name].iloc[row])}' in line {row + 2}, {number_fault(frame[name].iloc[row].strip())} or "
+            "remove the line"
         )
     return numbers
 

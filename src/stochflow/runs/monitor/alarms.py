@@ -18,6 +18,7 @@ GROWN_LOSS = 1e4
 FEW_STEPS = 6  # plans of the first batches are overconfident in good runs too
 SETTLED = 0.25  # share of the budget before which the policy is not evaluated by alarms
 LATE, STALL_SHARE = 0.4, 0.2  # share of the budget after which a run can be stalled, and the share without progress
+TREND = 2.0  # standard errors of the slope of J over the course of a run
 MOVED = 0.05  # relative change of the regret or of the spread of intentions that counts as progress
 FIRST = 0.05  # share of the budget over which early and late losses are averaged
 MOSTLY_ZERO = 0.5  # share of the steps
@@ -181,11 +182,32 @@ def _late(history: History) -> list[PolicyEvaluation]:
 
 
 def _no_better(history: History, start: Estimate) -> str | None:
-    """Stall where the target cannot be enumerated but designs have scores: J has not risen, and it or scores stand."""
+    """Stall where the target cannot be enumerated but designs have scores: J has not risen, and it or scores stand.
+
+    J has risen if a late evaluation is above its start by three standard errors, or all together show a trend: one of
+    a hundred draws of a wide log R is too noisy to tell slow training from none.
+    """
     late = [point.j for point in _late(history) if point.j is not None]
-    if any(j.mean - start.mean >= j.noise(start) for j in late):
+    if any(j.mean - start.mean >= j.noise(start) for j in late) or _trend(history, start) >= TREND:
         return None
     return _j_stands(history, start, late) or _score_stands(history)
+
+
+def _trend(history: History, start: Estimate) -> float:
+    """By how many standard errors the slope of J over the whole course exceeds zero.
+
+    Weighted least squares: many noisy evaluations show a slow rise that no two of them do. Zero with fewer than three.
+    """
+    points = [(0.0, start), *((point.share, point.j) for point in history.evaluations if point.j is not None)]
+    if len(points) < 3 or any(j.error <= 0.0 for _, j in points):
+        return 0.0
+    weights = [1.0 / j.error / j.error for _, j in points]
+    total = math.fsum(weights)
+    centre = math.fsum(weight * share for weight, (share, _) in zip(weights, points, strict=True)) / total
+    steps = [weight * (share - centre) for weight, (share, _) in zip(weights, points, strict=True)]
+    spread = math.fsum(step * (share - centre) for step, (share, _) in zip(steps, points, strict=True))
+    rise = math.fsum(step * (j.mean - start.mean) for step, (_, j) in zip(steps, points, strict=True))
+    return rise / math.sqrt(spread) if 0.0 < spread < math.inf else 0.0
 
 
 def _j_stands(history: History, start: Estimate, late: list[Estimate]) -> str | None:

@@ -13,7 +13,8 @@ def evidence_findings(config: Config, summary: Summary | None) -> list[Finding]:
     if summary is None or summary.measured is None:
         return []
     guessed = _guesses(summary)
-    found = [guessed] if guessed is not None else [_far_away(config, summary), _badly_calibrated(summary)]
+    rest = [_trusted(summary), _far_away(config, summary), _badly_calibrated(summary)]
+    found = rest if guessed is None else [guessed]
     return [finding for finding in found if finding is not None]
 
 
@@ -28,6 +29,26 @@ def _guesses(summary: Summary) -> Finding | None:
         f"{seen} with {summary.measured} measured sequences",
         "the prediction explains nothing of what it has not seen: the proposals are guesses",
         "measure more sequences, or these more often, and check the score column; until then draw at random",
+    )
+
+
+def _trusted(summary: Summary) -> Finding:
+    """What every reader of predictions should know: how good they are, and how far from the table."""
+    figures = {"rank correlation": summary.surrogate_rank_correlation}
+    shown = "".join(f", {name} {value:.2f}" for name, value in figures.items() if value is not None)
+    covered = summary.surrogate_coverage
+    inside = "" if covered is None else f", {covered:.0%} inside their 80 % intervals"
+    reach, distance = summary.surrogate_reach, summary.novelty
+    where = "" if distance is None else f"designs are {distance:.1f} letters from the nearest measured one on average"
+    return Finding(
+        "table",
+        "note",
+        f"R² of held-out scores is {summary.surrogate_r2:.2f}{shown}{inside}, with {summary.measured} measured "
+        "sequences",
+        "how far predictions can be trusted is not known: too few rows are equally far from the others"
+        if reach is None
+        else f"predictions can be trusted up to {reach} letters from a measured sequence" + (where and f"; {where}"),
+        "order some designs near and some far, and tell both apart by `distance` in samples.csv",
     )
 
 
