@@ -225,7 +225,8 @@ def read_channel_file(path: Path) -> ChannelFile:
         raise DataError(f"{path} names letters that are no text; write them in quotes, in the order of the rows")
     if sum(rates) >= 1.0:
         raise DataError(f"{path} has edits of every letter; correct deletion, duplication and insertion")
-    return ChannelFile(table, letters, *rates, kept)
+    deletion, duplication, insertion = rates
+    return ChannelFile(table, letters, deletion, duplication, insertion, kept)
 
 
 def _rate(content: Any) -> float:
