@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from stochflow.core.errors import ConfigError, DataError
+from stochflow.core.errors import ConfigError, DataError, Note
 from stochflow.forecasting.data.columns import Columns
 from stochflow.forecasting.data.series import Series
 from stochflow.forecasting.forecaster import StochflowForecaster, truncated
@@ -176,7 +176,8 @@ def test_nothing_can_be_asked_before_fit() -> None:
 
 def test_one_bad_series_does_not_stop_the_others() -> None:
     bad = monthly(np.append(np.arange(20.0), np.inf), "bad")
-    fitted = forecaster().fit(pd.concat([monthly(uid="a"), bad, monthly(uid="c")]))
+    with pytest.warns(Note, match="Left out: series 'bad'"):
+        fitted = forecaster().fit(pd.concat([monthly(uid="a"), bad, monthly(uid="c")]))
     assert list(fitted.problems) == ["bad"]
     assert "infinite" in fitted.problems["bad"]
     assert fitted.predict(2)["unique_id"].tolist() == ["a", "a", "c", "c"]

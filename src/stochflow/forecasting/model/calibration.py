@@ -72,8 +72,8 @@ def calibrate_at(
             continue
         when = torch.tensor(places)
         contexts = context_vectors(network, panel, windows, torch.full_like(when, index), when)
-        start = path_starts(series, ensemble, places, horizon, num)
         generator = torch.Generator().manual_seed(config.seed)
+        start = path_starts(series, ensemble, places, horizon, num, models.past[index], generator)
         paths = sample_paths(start, models, network, generator, contexts, trained.network_weight)
         drawn, share = paths.view(len(places), num, horizon).numpy(), 0.0
         ahead = np.array(places)[:, None] + np.arange(horizon)

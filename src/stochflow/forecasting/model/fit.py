@@ -134,11 +134,16 @@ class TrainedNetwork:
 
 
 def hold_out(
-    panel: list[Series], horizon: int, num_origins: int, max_horizons: int | None = None
+    panel: list[Series],
+    horizon: int,
+    num_origins: int,
+    max_horizons: int | None = None,
+    min_trained: int = _MIN_TRAINED,
 ) -> tuple[list[int], list[list[int]]]:
     """End of the training data and validation origins after it, per series; no origins if too little was observed.
 
-    With `max_horizons`, at most that many horizons are held out, however long the series is.
+    With `max_horizons`, at most that many horizons are held out, however long the series is. `min_trained` observed
+    values remain before them.
     """
     ends, origins = [], []
     for series in panel:
@@ -146,7 +151,7 @@ def hold_out(
         room = int(min(_MAX_HELD_OUT * num, max(_HELD_OUT_HORIZONS * horizon, _HELD_OUT * num)))
         room = room if max_horizons is None else min(room, max_horizons * horizon)
         end = num - room
-        enough = room >= horizon and series.observed[:end].sum() >= _MIN_TRAINED
+        enough = room >= horizon and series.observed[:end].sum() >= min_trained
         places = {int(place) for place in np.linspace(end, num - horizon, num_origins)} if enough else set()
         usable = sorted(place for place in places if series.observed[place : place + horizon].any())
         ends.append(end if usable else num)
@@ -192,8 +197,14 @@ class Validation:
         used = [(index, places) for index, places in enumerate(origins) if places]
         self.models, self.paths, self.seed = models, config.validation_paths, config.seed
         self.horizon, self.panel = horizon, panel
+        generator = torch.Generator().manual_seed(config.seed)
         self.start = join(
-            [path_starts(panel[index], models.ensembles[index], places, horizon, self.paths) for index, places in used]
+            [
+                path_starts(
+                    panel[index], models.ensembles[index], places, horizon, self.paths, models.past[index], generator
+                )
+                for index, places in used
+            ]
         )
         ahead = [(panel[index], np.array(places)[:, None] + np.arange(horizon)) for index, places in used]
         self.truth = torch.as_tensor(np.concatenate([series.y[at] for series, at in ahead]))
