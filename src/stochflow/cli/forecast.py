@@ -73,12 +73,9 @@ def forecast(
         settings.update(parse_assignment(assignment))
     levels = _percents(level)
     with importing():
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
         from stochflow.forecasting.command import Request, forecast_file
-        from stochflow.forecasting.config import ForecastConfig
         from stochflow.forecasting.data.columns import Columns
-        from stochflow.runs.monitor.throughput import Throughput, throughput_figures, time_text
+        from stochflow.forecasting.progress import progress_bar
     columns = Columns(
         id_column, time_column, target_column, tuple(names_in(future)), tuple(names_in(past)), tuple(names_in(static))
     )
@@ -86,25 +83,7 @@ def forecast(
     request = Request(
         data, horizon, out, freq, season_length, columns, future_data, levels, settings, plot, overwrite, command
     )
-    columns_shown = (
-        TextColumn("[progress.description]{task.description}"),
-        BarColumn(bar_width=16),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[numbers]}"),
-    )
-    with Progress(*columns_shown, console=messages, transient=True) as progress:
-        line = progress.add_task("linear models", total=None, numbers="")
-        paces: dict[str, Throughput] = {}
-
-        def show(name: str, step: int, gain: float) -> None:
-            label = f"{name} network: {gain:+.1%} on held-out origins"
-            total = ForecastConfig.checked(settings).max_steps
-            pace = paces.setdefault(name, Throughput())
-            pace.note(step / total, step)
-            numbers = "  ".join([f"at most {time_text(pace.left)} left", *throughput_figures(pace, "steps")])
-            progress.update(line, description=label, completed=step, total=total, numbers=numbers)
-
+    with progress_bar(True, messages) as show:
         forecasts, forecaster = forecast_file(request, show)
     if save is not None:
         forecaster.save(save)

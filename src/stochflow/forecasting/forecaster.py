@@ -17,14 +17,16 @@ from stochflow.forecasting.data.series import Array, Series
 from stochflow.forecasting.model.calibration import Calibration, calibrate, stretch_paths
 from stochflow.forecasting.model.context import context_vectors, encoder_windows
 from stochflow.forecasting.model.direct import direct_quantiles
-from stochflow.forecasting.model.fit import Report, no_report, train_network
+from stochflow.forecasting.model.fit import train_network
 from stochflow.forecasting.model.linear_models import fit_linear_models
 from stochflow.forecasting.model.mixture import mix_marginals
 from stochflow.forecasting.model.past_selection import select_past, using_past
 from stochflow.forecasting.model.paths import path_starts, sample_paths
 from stochflow.forecasting.model.ridge_ar import with_ridge_paths
+from stochflow.forecasting.model.stages import Report, no_report
 from stochflow.forecasting.notices import warn_left_out, warn_unknown_categories, warn_unused
 from stochflow.forecasting.output import check_samples, interval_levels, quantile_rows, sample_rows
+from stochflow.forecasting.progress import progress_bar
 from stochflow.forecasting.storage import SETTINGS, Fitted, read_forecaster, write_forecaster
 
 # path steps that are held in memory at once
@@ -118,8 +120,11 @@ class StochflowForecaster:
         ]
         return pd.concat(frames, ignore_index=True)
 
-    def fit(self, df: pd.DataFrame, report: Report = no_report) -> "StochflowForecaster":
+    def fit(self, df: pd.DataFrame, progress: bool | Report | None = None) -> "StochflowForecaster":
         """Fit to a long table; series that cannot be used are named in `problems`.
+
+        A bar shows the progress where standard error is a terminal; with `progress=True` always, with False never. A
+        function is called with each `Stage` instead.
 
         >>> from stochflow.forecasting import StochflowForecaster, load_series
         >>> forecaster = StochflowForecaster(freq="YS", network="none", calibration_origins=0).fit(load_series("lynx"))
@@ -129,7 +134,8 @@ class StochflowForecaster:
         encoder = Encoder.fit(df, self.columns, self.freq, self.season_length)
         panel = usable_panel(encoder, df)
         warn_left_out(panel.problems)
-        self._state = self._fit(panel, encoder, self.horizon, None, report)
+        with progress_bar(progress) as report:
+            self._state = self._fit(panel, encoder, self.horizon, None, report)
         warn_unused(df, self._state)
         return self
 
@@ -291,7 +297,7 @@ class StochflowForecaster:
         """Fit everything to a panel; past features and the flow network are those of `known` where it has any."""
         series, seasonality, places = panel.series, encoder.seasonality, encoder.past_places
         if known is None:
-            series, past = select_past(series, places, seasonality, horizon, self.config)
+            series, past = select_past(series, places, seasonality, horizon, self.config, report)
             categories = tuple(encoder.num_categories)
             trained = train_network(series, seasonality, horizon, self.config, categories, report)
         else:
@@ -300,9 +306,9 @@ class StochflowForecaster:
         panel = replace(panel, series=series)
         # without held-out origins the neutral one
         calibrations = dict.fromkeys((one.uid for one in series), Calibration())
-        calibrations |= calibrate(trained, series, seasonality, horizon, self.config)
+        calibrations |= calibrate(trained, series, seasonality, horizon, self.config, report)
         direct = direct_quantiles(series, seasonality, horizon, self.config)
-        models = fit_linear_models(series, seasonality, self.config)
+        models = fit_linear_models(series, seasonality, self.config, report=report)
         return Fitted(encoder, panel, trained, calibrations, past, direct, models)
 
     def _known_before(self, df: pd.DataFrame, num_held: int) -> tuple[Encoder, Panel]:

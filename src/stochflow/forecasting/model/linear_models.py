@@ -13,6 +13,7 @@ from stochflow.forecasting.model.past_model import PastModel
 from stochflow.forecasting.model.residuals import ResidualDistribution, fit_residuals
 from stochflow.forecasting.model.ridge_ar import Ridge, main_season
 from stochflow.forecasting.model.seasonality import Seasonality
+from stochflow.forecasting.model.stages import Report, each, no_report
 
 # residuals of a series that are enough to estimate the distribution
 _MAX_RESIDUALS = 200_000
@@ -48,11 +49,16 @@ class LinearModels:
 
 
 def fit_linear_models(
-    panel: list[Series], seasonality: Seasonality, config: ForecastConfig, until: list[int] | None = None
+    panel: list[Series],
+    seasonality: Seasonality,
+    config: ForecastConfig,
+    until: list[int] | None = None,
+    report: Report = no_report,
 ) -> LinearModels:
     """Fit every series on the values before its index in `until`, by default on all values."""
     ends = until or [len(series) for series in panel]
-    ensembles = [_fit_ensemble(series, seasonality, end) for series, end in zip(panel, ends, strict=True)]
+    jobs = list(zip(panel, ends, strict=True))
+    ensembles = [_fit_ensemble(series, seasonality, end) for series, end in each(jobs, "linear models", report)]
     residuals, weights = [], []
     for ensemble, end in zip(ensembles, ends, strict=True):
         known = ensemble.residuals[:, :end]

@@ -18,6 +18,7 @@ from stochflow.forecasting.model.fit import hold_out
 from stochflow.forecasting.model.linear_models import fit_linear_models
 from stochflow.forecasting.model.paths import path_starts, sample_paths
 from stochflow.forecasting.model.seasonality import Seasonality
+from stochflow.forecasting.model.stages import Report, each, no_report
 
 # least relative reduction of the CRPS: what direct networks and ridge paths bring, which do not read features
 MIN_GAIN = 0.02
@@ -36,11 +37,14 @@ def select_past(
     seasonality: Seasonality,
     horizon: int,
     config: ForecastConfig,
+    report: Report = no_report,
 ) -> tuple[list[Series], PastGains]:
     """Every series with the columns of `past` that it uses; `places` holds the columns of each feature by its name."""
+    if not places:
+        return panel, {series.uid: {} for series in panel}
     ends, origins = hold_out(panel, horizon, config.validation_origins, min_trained=MIN_TRAINED)
     chosen, gains = [], {}
-    for series, end, own in zip(panel, ends, origins, strict=True):
+    for series, end, own in each(list(zip(panel, ends, origins, strict=True)), "features of the past", report):
         varying = {name: columns for name, columns in places.items() if series.past[:end, columns].std() > 0}
         trial = _Trial(series, end, own, seasonality, horizon, config)
         used, gains[series.uid] = trial.chosen(varying) if varying and own else (series, {})
