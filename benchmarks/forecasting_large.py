@@ -14,6 +14,7 @@ import argparse
 import hashlib
 import re
 import sys
+import time
 from collections.abc import Iterator
 from multiprocessing import Pool
 from pathlib import Path
@@ -156,6 +157,7 @@ def main() -> None:
     parser.add_argument("--half", choices=["choose", "report"], default="choose")
     parser.add_argument("--share", type=float, default=1.0, help="of the half, drawn by a hash of the name")
     parser.add_argument("--methods", nargs="+", default=list(DEFAULT))
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="end after the series in which it is over")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--out", type=Path, default=RESULTS)
@@ -166,10 +168,13 @@ def main() -> None:
     methods = tuple(dict.fromkeys([REFERENCE, *given.methods]))
     print(f"{len(entries)} series of the half '{given.half}'", file=sys.stderr)
     frames: list[pd.DataFrame] = []
+    started = time.monotonic()
     with Pool(given.processes, maxtasksperchild=20) as pool:
-        for found in pool.imap_unordered(scores, [(one, methods, given.seed) for one in entries]):
+        for found in pool.imap(scores, [(one, methods, given.seed) for one in entries]):
             frames.append(found)
             pd.concat(frames).to_csv(given.out, index=False)
+            if time.monotonic() - started > 60 * given.minutes:
+                break
     print(summary(pd.concat(frames)).to_string(index=False, float_format=lambda value: f"{value:.3f}"))
 
 

@@ -82,7 +82,7 @@ class FeedForward:
         series = Series("", y, observed, seasonality.fourier_terms(positions + 1), np.zeros((num, 0)), positions)
         rows = direct.windows_of(series, z, seasonality, window, horizon, 1)
         network = direct.train_direct([rows], direct.MAX_STEPS, self.generator, averaging=0.0, refit=False)
-        values = direct.quantiles_ahead(network, series, z, seasonality, window, levels, len(z))[0] * spread + centre
+        values = direct.quantiles_ahead(network, series, z, seasonality, window, levels)[0] * spread + centre
         return np.maximum(values, 0.0) if (y >= 0).all() else values
 
 

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.data.series import Array, Index, Series
-from stochflow.forecasting.model.direct_evidence import MIN_GAIN, direct_gain, held_out_origins
 from stochflow.forecasting.model.linear_ensemble import forward
 from stochflow.forecasting.model.seasonality import Seasonality
 
@@ -117,9 +116,8 @@ def direct_quantiles(
 ) -> dict[str, Array]:
     """Equally likely values of each step after the end of every series, by id, sorted, [values, horizon] each.
 
-    Series that they did not help on held-out windows are left out. Empty where they are not used: without a network,
-    with features known in advance or used past ones, which they do not read, with irregular gaps, and from as many
-    values on as a transformer would be tried.
+    Empty where direct networks are not used: without a network, with features known in advance, which they do not read,
+    with irregular gaps, and from as many values on as a transformer would be tried.
     """
     known = sum(int(series.observed.sum()) for series in panel)
     wanted = config.network != "none" and config.direct_share > 0 and config.max_steps > 0
@@ -135,19 +133,11 @@ def direct_quantiles(
     generator = torch.Generator().manual_seed(config.seed)
     scaled = [scales[one.uid].forward(one.y) for one in used]
     rows = [windows_of(one, z, seasonality, window, horizon, NUM_NETWORKS) for one, z in zip(used, scaled, strict=True)]
-    early, network = train_twice(rows, min(MAX_STEPS, config.max_steps), generator)
-
-    def values(network: DirectNetworks, series: Series, z: Array, origin: int) -> Array:
-        levels = (np.arange(_NUM_VALUES) + 0.5) / _NUM_VALUES
-        drawn = quantiles_ahead(network, series, z, seasonality, window, levels, origin).reshape(-1, horizon)
-        return np.sort(scales[series.uid].inverse(drawn), axis=0)
-
-    found = {}
-    for series, z, own in zip(used, scaled, rows, strict=True):
-        origins = held_out_origins(window + first_held_out(len(own.inputs)), len(series), horizon)
-        held = np.array([values(early, series, z, origin) for origin in origins])
-        if direct_gain(series, seasonality, config, origins, held) > MIN_GAIN:
-            found[series.uid] = values(network, series, z, len(z))
+    network = train_direct(rows, min(MAX_STEPS, config.max_steps), generator)
+    levels, found = (np.arange(_NUM_VALUES) + 0.5) / _NUM_VALUES, {}
+    for series, z in zip(used, scaled, strict=True):
+        values = quantiles_ahead(network, series, z, seasonality, window, levels).reshape(-1, horizon)
+        found[series.uid] = np.sort(scales[series.uid].inverse(values), axis=0)
     return found
 
 
@@ -185,10 +175,10 @@ def windows_of(series: Series, z: Array, seasonality: Seasonality, window: int, 
 
 
 def quantiles_ahead(
-    network: DirectNetworks, series: Series, z: Array, seasonality: Seasonality, window: int, levels: Array, origin: int
+    network: DirectNetworks, series: Series, z: Array, seasonality: Seasonality, window: int, levels: Array
 ) -> Array:
-    """Quantiles of z at `levels` [L] in the steps from an origin on, [K, L, horizon]."""
-    end, num = np.array([origin]), len(network.weights[0])
+    """Quantiles of z at `levels` [L] in the steps after its end, [K, L, horizon]."""
+    end, num = np.array([len(z)]), len(network.weights[0])
     with torch.no_grad():
         answer = network(inputs_at(series, z, end, window).expand(num, 1, -1))
     bases = bases_of(z, end, seasonality, window, network.horizon, num)
@@ -199,35 +189,19 @@ def quantiles_ahead(
 def train_direct(
     rows: list[Windows], max_steps: int, generator: torch.Generator, averaging: float = AVERAGING, refit: bool = True
 ) -> DirectNetworks:
-    """Networks trained with early stopping on the latest windows of each series, with `refit` anew on all windows."""
-    stopped, steps, training_anew = _trained_early(rows, max_steps, generator, averaging)
-    return next(islice(training_anew, steps, None)) if refit else stopped
+    """Networks trained with early stopping on the latest windows of each series.
 
-
-def train_twice(
-    rows: list[Windows], max_steps: int, generator: torch.Generator
-) -> tuple[DirectNetworks, DirectNetworks]:
-    """Networks that stopped early on the held-out windows, and new ones with as many updates on all windows."""
-    stopped, steps, training_anew = _trained_early(rows, max_steps, generator, AVERAGING)
-    return stopped, next(islice(training_anew, steps, None))
-
-
-def first_held_out(num: int) -> int:
-    """The first of `num` windows of a series that early stopping holds out."""
-    return int(num * (1 - _HELD_OUT))
-
-
-def _trained_early(
-    rows: list[Windows], max_steps: int, generator: torch.Generator, averaging: float
-) -> tuple[DirectNetworks, int, Iterator[DirectNetworks]]:
-    """Networks stopped early, their number of updates, and the training of new ones on all windows."""
+    With `refit`, new networks are then trained for as many updates on all windows, the held-out ones included.
+    """
     sizes = [len(one.inputs) for one in rows]
     parts = zip(*((one.inputs, one.differences, one.observed) for one in rows), strict=True)
     all_rows = Windows(*(torch.cat(part, dim=-2) for part in parts))
-    late = torch.cat([torch.arange(size) >= first_held_out(size) for size in sizes])
+    late = torch.cat([torch.arange(size) >= int(size * (1 - _HELD_OUT)) for size in sizes])
     early, held = torch.nonzero(~late)[:, 0], torch.nonzero(late)[:, 0].expand(len(all_rows.differences), -1)
     stopped, steps = early_stopping(training(all_rows, early, generator, averaging), all_rows.at(held), max_steps)
-    return stopped, steps, training(all_rows, torch.arange(len(late)), generator, averaging)
+    if not refit:
+        return stopped
+    return next(islice(training(all_rows, torch.arange(len(late)), generator, averaging), steps, None))
 
 
 def training(windows: Windows, rows: Tensor, generator: torch.Generator, averaging: float) -> Iterator[DirectNetworks]:
