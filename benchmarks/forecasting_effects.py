@@ -58,11 +58,14 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    rows = [row for network in given.networks for row in events(network, given.seeds)]
-    rows += [row for num in LENGTHS for row in leading(num, min(given.seeds, 5))]
-    frame = pd.DataFrame(rows)
-    frame.to_csv(RESULTS, index=False)
-    print(frame.to_string(index=False, float_format=lambda value: f"{value:.3f}"))
+    jobs = [(events, network, given.seeds) for network in given.networks]
+    jobs += [(leading, num, min(given.seeds, 5)) for num in LENGTHS]
+    rows: list[dict[str, object]] = []
+    for measure, case, num_seeds in jobs:
+        found = measure(case, num_seeds)
+        rows += found
+        pd.DataFrame(rows).to_csv(RESULTS, index=False)  # what is done stays
+        print(pd.DataFrame(found).to_string(index=False, header=False, float_format="{:.3f}".format), flush=True)
 
 
 if __name__ == "__main__":
