@@ -15,7 +15,7 @@ from stochflow.forecasting import StochflowForecaster
 from tests.forecasting.planted import EFFECT, event_effects, led_by_x
 
 RESULTS = Path("benchmarks/results/forecasting_effects.csv")
-LENGTHS, NUM_WINDOWS = (80, 200, 500), 20
+LENGTHS, NUM_WINDOWS = (80, 200), 20
 
 
 def events(network: str, num_seeds: int) -> list[dict[str, object]]:
