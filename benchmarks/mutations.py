@@ -73,8 +73,57 @@ ENVIRONMENTS = (
     "tests/experiments/test_graph_runs.py"
 )
 TB, DB, GRADIENTS = (f"objectives/{name}.py" for name in ("trajectory_balance", "detailed_balance", "path_gradients"))
+FITTER, FITTING = "training/dynamics_fitter.py", "tests/training/test_dynamics_fitter.py"
+FEATURES = "tests/forecasting/test_planted_effects.py"
 LEAVES, SURROGATES = "objectives/planning/leaf_model.py", "tests/surrogates"
 MUTATIONS = [
+    # settings of the fitting of P̂
+    Mutation("no clip (tables of P̂)", FITTER, "TableAdam(model, config.clip)", "TableAdam(model, 1e6)", FITTING),
+    Mutation("no clip (P̂)", FITTER, "FlatAdam(parameters, config.clip)", "FlatAdam(parameters, 1e6)", FITTING),
+    Mutation(
+        "sample_size ignored (tables of P̂)",
+        FITTER,
+        "sample_codes(rounds, config.sample_size,",
+        "sample_codes(rounds, 512,",
+        FITTING,
+    ),
+    Mutation("sample_size ignored (P̂)", FITTER, "sample(self._config.sample_size,", "sample(512,", FITTING),
+    # features in forecasts
+    Mutation(
+        "past features × 0",
+        "forecasting/data/encoder.py",
+        "            past,\n            phases - phases[0],",
+        "            0.0 * past,\n            phases - phases[0],",
+        FEATURES,
+    ),
+    Mutation(
+        "no past feature is ever used",
+        "forecasting/model/past_selection.py",
+        "if float(saved.mean()) > max(",
+        "if float(saved.mean()) > 9.0 + max(",
+        FEATURES,
+    ),
+    Mutation(
+        "events are lagged",
+        "forecasting/model/linear_ensemble.py",
+        "/ self.spread - world.features @ effects",
+        "/ self.spread - 0.0 * (world.features @ effects)",
+        FEATURES,
+    ),
+    Mutation(
+        "events have no effect",
+        "forecasting/model/paths.py",
+        "values[:, window:] + start.effects",
+        "values[:, window:]",
+        FEATURES,
+    ),
+    Mutation(
+        "the first values of a past feature are forgotten",
+        "forecasting/model/past_model.py",
+        "before[..., None] < 0, 0.0,",
+        "before[..., None] < 5, 0.0,",
+        "tests/forecasting/model/test_past_model.py",
+    ),
     Mutation("recent k-mers learn nothing", EVALUATION, "[rows.recent for rows in", "[[] for rows in", MODELS),
     Mutation(
         "recent k-mers stay", EVALUATION, "for column in rows.dropped:", "for column in rows.dropped[:0]:", MODELS

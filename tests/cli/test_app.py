@@ -588,6 +588,7 @@ def small_table(path: Path, periods: int = 40) -> Path:
     return path
 
 
+@pytest.mark.filterwarnings("always:Left out")
 def test_forecast_writes_intervals_and_a_page_and_names_what_it_left_out(run_cli: Stochflow, tmp_path: Path) -> None:
     data = small_table(tmp_path / "data.csv")
     result = run_cli("forecast", data, "--horizon", 4, "--network", "none", "--level", "50,90", "--plot")
@@ -606,6 +607,7 @@ def test_forecast_writes_intervals_and_a_page_and_names_what_it_left_out(run_cli
     assert any("'short'" in line for line in left_out)
 
 
+@pytest.mark.filterwarnings("always:Left out")
 def test_forecast_refuses_to_replace_files_unless_told(run_cli: Stochflow, tmp_path: Path) -> None:
     (tmp_path / "forecast.csv").write_text("mine")
     result = run_cli("forecast", small_table(tmp_path / "data.csv"), "--network", "none")
@@ -615,6 +617,7 @@ def test_forecast_refuses_to_replace_files_unless_told(run_cli: Stochflow, tmp_p
     assert (tmp_path / "forecast.csv").read_text() != "mine"
 
 
+@pytest.mark.filterwarnings("always:Left out")
 def test_a_saved_forecaster_predicts_what_the_command_wrote(run_cli: Stochflow, tmp_path: Path) -> None:
     small_table(tmp_path / "data.csv")
     settings = ("--horizon", 3, "--network", "none", "--save", "saved")

@@ -1,18 +1,22 @@
 """From table to forecast: columns, calibration of the simple cases, and no looking ahead."""
 
+import io
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
-from stochflow.core.errors import ConfigError, DataError
+from stochflow.core.errors import ConfigError, DataError, Note
 from stochflow.forecasting.data.columns import Columns
 from stochflow.forecasting.data.series import Series
 from stochflow.forecasting.forecaster import StochflowForecaster, truncated
 from stochflow.forecasting.model.calibration import Calibration
 from stochflow.forecasting.model.fit import TrainedNetwork
+from stochflow.forecasting.model.stages import Stage
 from stochflow.forecasting.output import interval_levels
+from stochflow.forecasting.progress import progress_bar
 
 MONTHS = 96
 
@@ -176,7 +180,8 @@ def test_nothing_can_be_asked_before_fit() -> None:
 
 def test_one_bad_series_does_not_stop_the_others() -> None:
     bad = monthly(np.append(np.arange(20.0), np.inf), "bad")
-    fitted = forecaster().fit(pd.concat([monthly(uid="a"), bad, monthly(uid="c")]))
+    with pytest.warns(Note, match="Left out: series 'bad'"):
+        fitted = forecaster().fit(pd.concat([monthly(uid="a"), bad, monthly(uid="c")]))
     assert list(fitted.problems) == ["bad"]
     assert "infinite" in fitted.problems["bad"]
     assert fitted.predict(2)["unique_id"].tolist() == ["a", "a", "c", "c"]
@@ -269,18 +274,29 @@ def test_seeds_reproduce_and_differ() -> None:
 
 
 def test_progress_is_reported() -> None:
-    seen: list[tuple[str, int, float]] = []
-    small_network("auto", context_min_values=MONTHS).fit(monthly(), report=lambda *args: seen.append(args))
-    assert [(name, step) for name, step, _ in seen] == [
-        ("mlp", 10),
-        ("mlp", 20),
-        ("transformer", 10),
-        ("transformer", 20),
+    seen: list[Stage] = []
+    small_network("auto", context_min_values=MONTHS).fit(monthly(), progress=seen.append)
+    assert [(stage.name, stage.done) for stage in seen if stage.gain is not None] == [
+        ("mlp network", 10),
+        ("mlp network", 20),
+        ("transformer network", 10),
+        ("transformer network", 20),
     ]
+    assert {stage.name for stage in seen if stage.gain is None} == {"linear models", "calibration"}
     # too little data for a context
     seen.clear()
-    small_network("auto", context_min_values=MONTHS + 1).fit(monthly(), report=lambda *args: seen.append(args))
-    assert {name for name, _, _ in seen} == {"mlp"}
+    small_network("auto", context_min_values=MONTHS + 1).fit(monthly(), progress=seen.append)
+    assert {stage.name for stage in seen if stage.gain is not None} == {"mlp network"}
+
+
+def test_a_bar_is_shown_where_it_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    forecaster().fit(monthly())  # standard error is no terminal here
+    forecaster().fit(monthly(), progress=False)
+    assert capsys.readouterr().err == ""
+    terminal = Console(file=io.StringIO(), force_terminal=True)
+    with progress_bar(True, terminal) as report:
+        report(Stage("mlp network", 50, 100, 0.012))
+    assert "mlp network: +1.2% on held-out origins" in terminal.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_newer_data_move_the_forecast_but_not_the_network() -> None:
@@ -314,6 +330,7 @@ def test_windows_are_half_a_horizon_apart_unless_told() -> None:
 def test_no_forecast_knows_what_came_after_its_cutoff(network: str, refit: bool) -> None:
     columns = Columns(past=("rain",))
     frame = monthly().assign(rain=np.random.default_rng(8).normal(size=MONTHS))
+    frame["y"] += 30 * frame["rain"].shift(fill_value=0.0)  # so that it is used
     tested = small_network(network, columns=columns, max_steps=10)
     before = tested.cross_validation(frame, h=4, n_windows=2, step_size=2, level=[80], refit=refit)
     for window, cutoff in enumerate(before["cutoff"].drop_duplicates()):

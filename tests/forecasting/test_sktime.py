@@ -21,6 +21,8 @@ from stochflow.forecasting.data.datasets import load_series
 from stochflow.forecasting.forecaster import StochflowForecaster
 from stochflow.forecasting.sktime import StochflowSktimeForecaster
 
+pytestmark = pytest.mark.filterwarnings("ignore:these future columns are not used")
+
 ALPHA = [0.05, 0.25, 0.5, 0.75, 0.95]
 BARE: dict[str, Any] = {"network": "none", "num_paths": 200}
 ALWAYS_GUIDED = {"max_steps": 60, "check_every": 20, "width": 16, "min_gain": 0.0}

@@ -8,11 +8,27 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from stochflow.cli.render import console, messages, plain, tell
+from stochflow.cli.render import console, messages, plain
 from stochflow.config.options import names_in
 from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError
 from stochflow.core.signals import importing
+
+
+def _list_settings(wanted: bool) -> None:
+    """Print every setting of a forecaster, and end."""
+    if not wanted:
+        return
+    from rich.table import Table
+
+    with importing():
+        from stochflow.forecasting.config import ForecastConfig
+    table = Table("setting", "default", "what it is", title="Settings of a forecaster, for --set name=value")
+    for name, field in ForecastConfig.model_fields.items():
+        default = f"{field.default:.3g}" if isinstance(field.default, float) else str(field.default)
+        table.add_row(name, default, field.description)
+    console.print(table)
+    raise typer.Exit
 
 
 def forecast(
@@ -35,8 +51,15 @@ def forecast(
     ] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of every random generator.")] = 0,
     assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="a.b=v", help="Override one setting; repeatable.")
+        list[str] | None,
+        typer.Option("--set", metavar="name=value", help="Override one setting (see --list-settings); repeatable."),
     ] = None,
+    list_settings: Annotated[
+        bool,
+        typer.Option(
+            "--list-settings", help="List all settings of --set, and end.", is_eager=True, callback=_list_settings
+        ),
+    ] = False,
     out: Annotated[Path, typer.Option(help="CSV of forecasts.")] = Path("forecast.csv"),
     plot: Annotated[bool, typer.Option("--plot", help="Also draw a fan chart, as HTML beside --out.")] = False,
     save: Annotated[Path | None, typer.Option(help="Folder to keep the fitted forecaster in.")] = None,
@@ -50,12 +73,9 @@ def forecast(
         settings.update(parse_assignment(assignment))
     levels = _percents(level)
     with importing():
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
         from stochflow.forecasting.command import Request, forecast_file
-        from stochflow.forecasting.config import ForecastConfig
         from stochflow.forecasting.data.columns import Columns
-        from stochflow.runs.monitor.throughput import Throughput, throughput_figures, time_text
+        from stochflow.forecasting.progress import progress_bar
     columns = Columns(
         id_column, time_column, target_column, tuple(names_in(future)), tuple(names_in(past)), tuple(names_in(static))
     )
@@ -63,28 +83,8 @@ def forecast(
     request = Request(
         data, horizon, out, freq, season_length, columns, future_data, levels, settings, plot, overwrite, command
     )
-    columns_shown = (
-        TextColumn("[progress.description]{task.description}"),
-        BarColumn(bar_width=16),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[numbers]}"),
-    )
-    with Progress(*columns_shown, console=messages, transient=True) as progress:
-        line = progress.add_task("linear models", total=None, numbers="")
-        paces: dict[str, Throughput] = {}
-
-        def show(name: str, step: int, gain: float) -> None:
-            label = f"{name} network: {gain:+.1%} on held-out origins"
-            total = ForecastConfig.checked(settings).max_steps
-            pace = paces.setdefault(name, Throughput())
-            pace.note(step / total, step)
-            numbers = "  ".join([f"at most {time_text(pace.left)} left", *throughput_figures(pace, "steps")])
-            progress.update(line, description=label, completed=step, total=total, numbers=numbers)
-
+    with progress_bar(True, messages) as show:
         forecasts, forecaster = forecast_file(request, show)
-    for problem in forecaster.problems.values():
-        tell(f"Left out: {escape(plain(problem))}")
     if save is not None:
         forecaster.save(save)
     guided = f"{forecaster.network} network on {forecaster.network_weight:.0%} of the paths"
@@ -95,6 +95,12 @@ def forecast(
         f"{'linear models alone' if forecaster.network == 'none' else guided}{spread}.",
         highlight=False,
     )
+    for name in columns.past:
+        saved = [gains[name] for gains in forecaster.past_gains.values() if name in gains]
+        if saved:
+            gain = f"{sum(saved) / len(saved):.0%}"
+            text = f"{name}: used by {len(saved)} series, CRPS {gain} less on held-out origins."
+            console.print(escape(plain(text)), highlight=False)
     for path in [out, request.page] if plot else [out]:
         console.print(f"Written: {escape(str(path))}", highlight=False, soft_wrap=True)
 

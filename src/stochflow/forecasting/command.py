@@ -15,7 +15,7 @@ from stochflow.forecasting.data.columns import Columns
 from stochflow.forecasting.data.datasets import SERIES, load_series
 from stochflow.forecasting.data.tables import read_frame
 from stochflow.forecasting.forecaster import StochflowForecaster
-from stochflow.forecasting.model.fit import Report, no_report
+from stochflow.forecasting.model.stages import Report, no_report
 from stochflow.forecasting.output import MODEL, interval_levels
 from stochflow.forecasting.plotting import BANDS, fan_page
 

@@ -17,12 +17,16 @@ from stochflow.forecasting.data.series import Array, Series
 from stochflow.forecasting.model.calibration import Calibration, calibrate, stretch_paths
 from stochflow.forecasting.model.context import context_vectors, encoder_windows
 from stochflow.forecasting.model.direct import direct_quantiles
-from stochflow.forecasting.model.fit import Report, TrainedNetwork, no_report, train_network
+from stochflow.forecasting.model.fit import train_network
 from stochflow.forecasting.model.linear_models import fit_linear_models
 from stochflow.forecasting.model.mixture import mix_marginals
+from stochflow.forecasting.model.past_selection import select_past, using_past
 from stochflow.forecasting.model.paths import path_starts, sample_paths
 from stochflow.forecasting.model.ridge_ar import with_ridge_paths
+from stochflow.forecasting.model.stages import Report, no_report
+from stochflow.forecasting.notices import warn_left_out, warn_unknown_categories, warn_unused
 from stochflow.forecasting.output import check_samples, interval_levels, quantile_rows, sample_rows
+from stochflow.forecasting.progress import progress_bar
 from stochflow.forecasting.storage import SETTINGS, Fitted, read_forecaster, write_forecaster
 
 # path steps that are held in memory at once
@@ -43,6 +47,7 @@ class StochflowForecaster:
         horizon: steps ahead on which the network is validated, and the default of `predict`.
         season_length: steps of the main season, if not the one that the frequency implies.
         columns: names and roles of the columns.
+        future, past, static: names of columns with features, in addition to those of `columns`.
         settings: fields of `ForecastConfig`.
 
     >>> from stochflow.forecasting import StochflowForecaster, load_series
@@ -59,11 +64,14 @@ class StochflowForecaster:
         horizon: int = 12,
         season_length: int | None = None,
         columns: Columns | None = None,
+        future: Sequence[str] = (),
+        past: Sequence[str] = (),
+        static: Sequence[str] = (),
         **settings: Any,
     ) -> None:
         check_horizon(horizon)
         self.freq, self.horizon, self.season_length = freq, int(horizon), season_length
-        self.columns = columns or Columns()
+        self.columns = (columns or Columns()).adding(future, past, static)
         self.config = ForecastConfig.checked(settings)
         self._state: Fitted | None = None
 
@@ -98,6 +106,11 @@ class StochflowForecaster:
         return {uid: found.ridge_share for uid, found in self._fitted().calibrations.items()}
 
     @property
+    def past_gains(self) -> dict[str, dict[str, float]]:
+        """By id, the features of the past that forecasts use, and by how much each reduced the held-out CRPS."""
+        return self._fitted().past
+
+    @property
     def history(self) -> pd.DataFrame:
         """Observed values that the forecaster was fitted to: ids, times and targets."""
         panel, names = self._fitted().panel, self.columns
@@ -107,8 +120,11 @@ class StochflowForecaster:
         ]
         return pd.concat(frames, ignore_index=True)
 
-    def fit(self, df: pd.DataFrame, report: Report = no_report) -> "StochflowForecaster":
+    def fit(self, df: pd.DataFrame, progress: bool | Report | None = None) -> "StochflowForecaster":
         """Fit to a long table; series that cannot be used are named in `problems`.
+
+        A bar shows the progress where standard error is a terminal; with `progress=True` always, with False never. A
+        function is called with each `Stage` instead.
 
         >>> from stochflow.forecasting import StochflowForecaster, load_series
         >>> forecaster = StochflowForecaster(freq="YS", network="none", calibration_origins=0).fit(load_series("lynx"))
@@ -116,7 +132,11 @@ class StochflowForecaster:
         114
         """
         encoder = Encoder.fit(df, self.columns, self.freq, self.season_length)
-        self._state = self._fit(_usable_panel(encoder, df), encoder, self.horizon, None, report)
+        panel = usable_panel(encoder, df)
+        warn_left_out(panel.problems)
+        with progress_bar(progress) as report:
+            self._state = self._fit(panel, encoder, self.horizon, None, report)
+        warn_unused(df, self._state)
         return self
 
     def update(self, df: pd.DataFrame) -> "StochflowForecaster":
@@ -129,7 +149,10 @@ class StochflowForecaster:
         Timestamp('1935-01-01 00:00:00')
         """
         state = self._fitted()
-        self._state = self._fit(_usable_panel(state.encoder, df), state.encoder, self.horizon, state.trained)
+        panel = usable_panel(state.encoder, df)
+        warn_left_out(panel.problems)
+        warn_unknown_categories(df, state.encoder)
+        self._state = self._fit(panel, state.encoder, self.horizon, state)
         return self
 
     def predict(
@@ -160,18 +183,21 @@ class StochflowForecaster:
         num = num_samples if num_samples is not None else self.config.num_paths
         check_samples(num, horizon)
         state = self._fitted()
+        warn_unknown_categories(future_df, state.encoder)
         panel, extended, times, used = state.panel, [], [], []
+        impossible = {}
         for index, series in enumerate(panel.series):
             try:
                 ahead, when = state.encoder.future(series, panel.times[series.uid], horizon, future_df)
             except DataError as error:
-                panel.problems[series.uid] = str(error)
+                impossible[series.uid] = panel.problems[series.uid] = str(error)
                 continue
             extended.append(replace(series, exogenous=np.concatenate([series.exogenous, ahead])))
             times.append(when)
             used.append(index)
         if not extended:
             raise DataError(f"no series can be forecast; {next(reversed(panel.problems.values()))}")
+        warn_left_out(impossible)
         known = replace(state, panel=replace(panel, series=extended), models=state.models.subset(used))
         paths = self._paths(known, horizon, num)
         make = sample_rows if num_samples is not None and not levels else quantile_rows
@@ -213,11 +239,15 @@ class StochflowForecaster:
         levels = interval_levels(level, quantiles)
         num_held = horizon + (n_windows - 1) * step
         encoder, panel = self._known_before(df, num_held)
-        rows, trained = [], None
+        rows: list[pd.DataFrame] = []
+        known: Fitted | None = None
         for window in range(n_windows):
             cut = [truncated(series, len(series) - num_held + window * step, horizon) for series in panel.series]
-            fitted = self._fit(replace(panel, series=cut), encoder, horizon, None if refit else trained)
-            trained = fitted.trained
+            fitted = self._fit(replace(panel, series=cut), encoder, horizon, None if refit else known)
+            if known is None:
+                warn_left_out(panel.problems)
+                warn_unused(df, fitted)
+            known = fitted
             paths = self._paths(fitted, horizon, self.config.num_paths)
             for series, whole, drawn in zip(cut, panel.series, paths, strict=True):
                 times, here = panel.times[series.uid], slice(len(series), len(series) + horizon)
@@ -262,19 +292,24 @@ class StochflowForecaster:
         return self._state
 
     def _fit(
-        self, panel: Panel, encoder: Encoder, horizon: int, trained: TrainedNetwork | None, report: Report = no_report
+        self, panel: Panel, encoder: Encoder, horizon: int, known: Fitted | None, report: Report = no_report
     ) -> Fitted:
-        """Fit everything to a panel; the flow network only if no trained one is given."""
-        series, seasonality = panel.series, encoder.seasonality
-        if trained is None:
+        """Fit everything to a panel; past features and the flow network are those of `known` where it has any."""
+        series, seasonality, places = panel.series, encoder.seasonality, encoder.past_places
+        if known is None:
+            series, past = select_past(series, places, seasonality, horizon, self.config, report)
             categories = tuple(encoder.num_categories)
             trained = train_network(series, seasonality, horizon, self.config, categories, report)
+        else:
+            past, trained = known.past, known.trained
+            series = [using_past(one, places, past.get(one.uid, {})) for one in series]
+        panel = replace(panel, series=series)
         # without held-out origins the neutral one
         calibrations = dict.fromkeys((one.uid for one in series), Calibration())
-        calibrations |= calibrate(trained, series, seasonality, horizon, self.config)
+        calibrations |= calibrate(trained, series, seasonality, horizon, self.config, report)
         direct = direct_quantiles(series, seasonality, horizon, self.config)
-        models = fit_linear_models(series, seasonality, self.config)
-        return Fitted(encoder, panel, trained, calibrations, direct, models)
+        models = fit_linear_models(series, seasonality, self.config, report=report)
+        return Fitted(encoder, panel, trained, calibrations, past, direct, models)
 
     def _known_before(self, df: pd.DataFrame, num_held: int) -> tuple[Encoder, Panel]:
         """Encoder fitted without the last `num_held` rows, and the whole series that are long enough without them."""
@@ -304,7 +339,7 @@ class StochflowForecaster:
             left, parts = num_paths, []
             while left:
                 size = min(left, max(_MAX_CELLS // horizon, 1))
-                start = path_starts(series, ensemble, [len(series)], horizon, size)
+                start = path_starts(series, ensemble, [len(series)], horizon, size, models.past[index], generator)
                 part = sample_paths(start, models, network, generator, own, fitted.trained.network_weight).numpy()
                 parts.append(with_ridge_paths(part, calibration.ridge_share, models.ridges[index], series.y, generator))
                 left -= size
@@ -314,7 +349,7 @@ class StochflowForecaster:
         return drawn
 
 
-def _usable_panel(encoder: Encoder, df: pd.DataFrame) -> Panel:
+def usable_panel(encoder: Encoder, df: pd.DataFrame) -> Panel:
     """The panel of a table; raises a DataError if none of its series can be used."""
     panel = encoder.panel(df)
     if not panel.series:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from pydantic import TypeAdapter
 from safetensors import SafetensorError
 from safetensors.torch import load as tensors_from_bytes
 from safetensors.torch import save as tensors_to_bytes
@@ -24,8 +25,9 @@ from stochflow.forecasting.data.series import Array, Series
 from stochflow.forecasting.model.calibration import Calibration
 from stochflow.forecasting.model.fit import TrainedNetwork, new_network
 from stochflow.forecasting.model.linear_models import LinearModels, fit_linear_models
+from stochflow.forecasting.model.past_selection import PastGains
 
-FORMAT = 3
+FORMAT = 4
 TENSORS, MANIFEST = "forecaster.safetensors", "forecaster.json"
 # constructor arguments of a forecaster beside its config
 SETTINGS = ("freq", "horizon", "season_length")
@@ -33,7 +35,9 @@ SETTINGS = ("freq", "horizon", "season_length")
 _NUMBERS = ("gain", "error", "evidence", "steps")
 # Stored key → field of `Series`. The file format keeps its keys, whatever the fields are called: `outside` here, and
 # `verdicts` with `ridge` and `stretch` in the JSON.
-_ARRAYS = {name: name for name in ("y", "observed", "past", "positions", "static")} | {"outside": "exogenous"}
+_ARRAYS = {name: name for name in ("y", "observed", "past", "positions", "static", "used_past")} | {
+    "outside": "exogenous"
+}
 # raised where the parts of a file do not fit together
 _UNUSABLE = (LookupError, TypeError, ValueError, RuntimeError, AttributeError, ArithmeticError)
 
@@ -44,6 +48,7 @@ class Fitted:
 
     Attributes:
         calibrations: by id, of every series.
+        past: by id, the past features that a series uses and the CRPS that each saved on held-out origins.
         direct: equally likely values of each step after the end of a series, by id, [values, horizon].
         models: fitted to the panel, and not stored: fitting them again gives the same.
     """
@@ -52,6 +57,7 @@ class Fitted:
     panel: Panel
     trained: TrainedNetwork
     calibrations: dict[str, Calibration]
+    past: PastGains
     direct: dict[str, Array]
     models: LinearModels
 
@@ -77,6 +83,7 @@ def write_forecaster(folder: Path, settings: dict[str, Any], config: ForecastCon
         network["verdicts"] = {
             uid: {"ridge": found.ridge_share, "stretch": found.stretch} for uid, found in fitted.calibrations.items()
         }
+        network["past"] = fitted.past
         manifest = {
             "format": FORMAT,
             "sha256": hashlib.sha256(data).hexdigest(),
@@ -129,7 +136,7 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Fitte
         panel, times = [], {}
         for number, (uid, dtype) in enumerate(zip(manifest["ids"], manifest["times"], strict=True)):
             arrays = {name: tensors[f"series.{number}.{key}"].numpy() for key, name in _ARRAYS.items()}
-            panel.append(Series(uid=uid, **arrays))
+            panel.append(Series(uid=uid, known=encoder.known, **arrays))
             stored = tensors[f"series.{number}.times"].numpy()
             times[uid] = pd.Index(stored).astype(dtype)
             encoder.timeline.phases(times[uid])  # fail now rather than in a forecast
@@ -138,6 +145,7 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Fitte
             str(uid): Calibration(float(found["ridge"]), float(found["stretch"]))
             for uid, found in manifest["network"]["verdicts"].items()
         }
+        past = TypeAdapter(PastGains).validate_python(manifest["network"]["past"])
         stored_direct = {series.uid: tensors.get(f"direct.{number}") for number, series in enumerate(panel)}
         direct = {uid: values.numpy() for uid, values in stored_direct.items() if values is not None}
         problems = dict(manifest["problems"])
@@ -149,7 +157,7 @@ def read_forecaster(folder: Path) -> tuple[dict[str, Any], ForecastConfig, Fitte
         models = fit_linear_models(panel, encoder.seasonality, config)
     except (ValueError, IndexError, TypeError, ArithmeticError) as error:  # numpy's LinAlgError is a ValueError
         raise DataError(f"the data of the forecaster in {folder} are damaged ({error}); fit it again") from None
-    fitted = Fitted(encoder, Panel(panel, times, problems), trained, calibrations, direct, models)
+    fitted = Fitted(encoder, Panel(panel, times, problems), trained, calibrations, past, direct, models)
     return settings, config, fitted
 
 

@@ -221,7 +221,7 @@ def test_no_steps_ahead_are_a_config_error() -> None:
         encoder.future(panel.series[0], panel.times["a"], 0)
 
 
-@pytest.mark.parametrize("frame", [rich(), irregular().assign(price=1, event="x", rain=2, size=3, region="y")])
+@pytest.mark.parametrize("frame", [rich(), irregular().assign(price=1, event="x", rain=range(30), size=3, region="y")])
 def test_an_encoder_survives_json(frame: pd.DataFrame) -> None:
     encoder = Encoder.fit(frame, RICH, season_length=7)
     again = Encoder.from_dict(json.loads(json.dumps(encoder.to_dict(), allow_nan=False)))

@@ -22,6 +22,7 @@ from stochflow.forecasting.model.fit import (
 from stochflow.forecasting.model.linear_models import fit_linear_models
 from stochflow.forecasting.model.network import ForecastNetwork
 from stochflow.forecasting.model.seasonality import Seasonality
+from stochflow.forecasting.model.stages import Stage
 
 PLAIN = Seasonality(1)
 
@@ -187,16 +188,17 @@ def test_training_ends_after_its_patience_and_keeps_the_best(monkeypatch: pytest
         return next(gains), 0.1, 20.0
 
     monkeypatch.setattr(Validation, "gain", gain)
-    reports: list[tuple[str, int, float]] = []
+    seen: list[Stage] = []
     config = settings(network="mlp", max_steps=200, check_every=2, patience=3)
-    trained = train_network([moody(150)], PLAIN, 4, config, report=lambda *seen: reports.append(seen))
+    trained = train_network([moody(150)], PLAIN, 4, config, report=seen.append)
     assert trained.network is not None
     assert (trained.steps, trained.gain, trained.error) == (6, 0.4, 0.1)
     assert torch.equal(trained.network.policy.weight, validated[2])
     assert not torch.equal(validated[2], validated[-1])
     # three looks without progress, the second 0.4 among them
-    assert [step for _, step, _ in reports] == [2, 4, 6, 8, 10, 12]
-    assert trained.history == [(step, gain) for _, step, gain in reports]
+    reports = [(stage.done, stage.gain) for stage in seen if stage.name == "mlp network"]
+    assert [step for step, _ in reports] == [2, 4, 6, 8, 10, 12]
+    assert trained.history == reports
 
 
 def test_what_is_kept_is_the_running_mean_of_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def one_step(ensemble: LinearEnsemble, member: int, time: int, features: Array, 
     back = [max(time - lag, 0) for lag in near]
     value = ensemble.ar[member] @ past[back] + ensemble.ma[member] @ errors[back]
     value += ensemble.lag_weights[member] @ past[[max(time - lag, 0) for lag in lags]]
-    return float(value + ensemble.feature_weights[member] @ features[time] + ensemble.intercept[member])
+    return float(value + ensemble.calendar_weights[member] @ features[time] + ensemble.intercept[member])
 
 
 def test_left_out_errors_equal_refits_without_the_row() -> None:
@@ -137,7 +137,7 @@ def test_nothing_after_the_end_of_training_changes_what_was_learned() -> None:
     other[80:] = 50 * np.exp(noise(20, seed=3))
     before, after = fit(y, until=80), fit(other, until=80)
     for name in (
-        *("transform", "centre", "spread", "ceiling", "ar", "ma", "lag_weights", "feature_weights"),
+        *("transform", "centre", "spread", "ceiling", "ar", "ma", "lag_weights", "calendar_weights"),
         *("intercept", "noise_scale", "weight"),
     ):
         np.testing.assert_array_equal(getattr(before, name), getattr(after, name), err_msg=name)
@@ -254,7 +254,7 @@ def test_what_fills_a_gap_is_never_a_target() -> None:
 @pytest.mark.parametrize("num", [16, 17, 20, 24, 25, 26, 30, 36, 40])
 def test_short_series_have_finite_members(num: int) -> None:
     ensemble = fit(seasonal(num))
-    for name in ("ar", "ma", "lag_weights", "feature_weights", "intercept", "noise_scale", "weight", "values"):
+    for name in ("ar", "ma", "lag_weights", "calendar_weights", "intercept", "noise_scale", "weight", "values"):
         assert np.isfinite(getattr(ensemble, name)).all(), name
     assert (ensemble.noise_scale > 0).all()
     assert np.isfinite(ensemble.residuals[:, -6:]).all()

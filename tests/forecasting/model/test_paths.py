@@ -25,7 +25,7 @@ POINT = Bins(torch.linspace(-1e-12, 1e-12, 8).double(), tail=1e-12)
 
 
 def models_of(noise: ResidualDistribution, bins: Bins, seasonality: Seasonality = MONTHS) -> LinearModels:
-    return LinearModels(seasonality, [], [], noise, bins)
+    return LinearModels(seasonality, [], [], [], noise, bins)
 
 
 NOISELESS = models_of(SILENT, POINT)
@@ -67,7 +67,7 @@ def by_hand(ensemble: LinearEnsemble, member: int, exogenous: Array, origin: int
         fitted = smooth + sum(
             weight * z[-lag] for weight, lag in zip(ensemble.lag_weights[member], MONTHS.lags, strict=True)
         )
-        fitted += ensemble.feature_weights[member] @ exogenous[origin + step] + ensemble.intercept[member]
+        fitted += ensemble.calendar_weights[member] @ exogenous[origin + step] + ensemble.intercept[member]
         z.append(fitted)
         errors.append(fitted - smooth)
     raw = np.array(z[origin:]) * ensemble.spread[member] + ensemble.centre[member]

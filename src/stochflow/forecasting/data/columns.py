@@ -1,7 +1,7 @@
 """Roles of the columns of a long table, and the check that they are there."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import pandas as pd
 
@@ -45,6 +45,20 @@ class Columns:
         for name in map(str, (self.id, self.time, self.target)):
             if name in ("stochflow", "cutoff", "sample") or name.startswith("stochflow-"):
                 raise ConfigError(f"a column named '{name}' would clash with those of the forecasts; rename it")
+
+    def adding(self, future: Sequence[str], past: Sequence[str], static: Sequence[str]) -> "Columns":
+        """These columns and further features.
+
+        >>> Columns(past=("rain",)).adding(["promo"], [], []).features
+        ('promo', 'rain')
+        """
+        more = Columns(self.id, self.time, self.target, future, past, static)  # type: ignore[arg-type]  # made tuples
+        return replace(
+            self,
+            future=(*self.future, *more.future),
+            past=(*self.past, *more.past),
+            static=(*self.static, *more.static),
+        )
 
     @property
     def features(self) -> tuple[str, ...]:

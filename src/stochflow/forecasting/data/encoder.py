@@ -64,6 +64,7 @@ class Encoder:
         groups, problems = split(frame, columns)
         if not groups:
             raise DataError(f"no series can be used; {next(iter(problems.values()))}")
+        _require_varying_past(frame, columns)
         timeline = fit_timeline([rows.times for rows in groups], freq)
         moving = fit_features(frame, (*columns.future, *columns.past), ())
         # a series counts once, however long it is
@@ -76,6 +77,18 @@ class Encoder:
     def seasonality(self) -> Seasonality:
         """Seasonality that the frequency and `season_length` imply."""
         return seasonality_of(self.timeline.freq, self.season_length)
+
+    @property
+    def known(self) -> tuple[int, int]:
+        """First and last column of `Series.exogenous` that is a feature known in advance, as of a slice."""
+        first = self.seasonality.fourier_terms(np.zeros(1)).shape[1] + (not self.timeline.regular)
+        return first, first + sum(map(self._width, self.columns.future))
+
+    @property
+    def past_places(self) -> dict[str, list[int]]:
+        """Columns of `Series.past` by the name of the feature."""
+        ends = np.cumsum([0, *map(self._width, self.columns.past)]).tolist()
+        return {name: list(range(*ends[number : number + 2])) for number, name in enumerate(self.columns.past)}
 
     @property
     def num_categories(self) -> list[int]:
@@ -137,6 +150,10 @@ class Encoder:
             raise DataError("the stored encoder is damaged; fit the forecaster again") from None
         return encoder
 
+    def _width(self, name: str) -> int:
+        """Number of columns that a feature becomes."""
+        return 1 if name in self.features.scales else len(self.features.categories[name])
+
     @property
     def _static_numbers(self) -> list[str]:
         return [name for name in self.columns.static if name in self.features.scales]
@@ -171,6 +188,7 @@ class Encoder:
             past,
             phases - phases[0],
             np.array(codes, dtype=np.int64),
+            self.known,
         )
         return series, times
 
@@ -238,6 +256,15 @@ class Encoder:
                 f"add it with {names_list(self.columns.future)}"
             )
         return self.features.encode(given.uid, given.features.iloc[place], self.columns.future)
+
+
+def _require_varying_past(frame: pd.DataFrame, columns: Columns) -> None:
+    """Raise a DataError for a past column that cannot tell anything."""
+    for name in columns.past:
+        different = frame[name].nunique(dropna=True)
+        if different < 2:
+            what = "has no values" if different == 0 else "is constant"
+            raise DataError(f"the past column '{name}' {what}, so that nothing can be learned from it; drop it")
 
 
 def _first_usable(rows: RawSeries, target: str) -> int:

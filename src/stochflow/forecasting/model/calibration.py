@@ -20,6 +20,7 @@ from stochflow.forecasting.model.linear_models import LinearModels, fit_linear_m
 from stochflow.forecasting.model.mixture import evenly_spaced, mix_paths
 from stochflow.forecasting.model.paths import path_starts, sample_paths
 from stochflow.forecasting.model.seasonality import Seasonality
+from stochflow.forecasting.model.stages import Report, each, no_report
 
 # nominal coverage of the interval
 COVERAGE = 0.8
@@ -47,13 +48,19 @@ class Calibration:
 
 
 def calibrate(
-    trained: TrainedNetwork, panel: list[Series], seasonality: Seasonality, horizon: int, config: ForecastConfig
+    trained: TrainedNetwork,
+    panel: list[Series],
+    seasonality: Seasonality,
+    horizon: int,
+    config: ForecastConfig,
+    report: Report = no_report,
 ) -> dict[str, Calibration]:
     """Calibration by series id, from the latest origins whose futures are known; series without any are left out."""
     ends, origins = hold_out(panel, horizon, config.calibration_origins, _MAX_HORIZONS)
     if not any(origins):
         return {}
-    return calibrate_at(origins, trained, panel, fit_linear_models(panel, seasonality, config, ends), horizon, config)
+    models = fit_linear_models(panel, seasonality, config, ends, report)
+    return calibrate_at(origins, trained, panel, models, horizon, config, report)
 
 
 def calibrate_at(
@@ -63,17 +70,19 @@ def calibrate_at(
     models: LinearModels,
     horizon: int,
     config: ForecastConfig,
+    report: Report = no_report,
 ) -> dict[str, Calibration]:
     """Calibration by series id at the given origins per series, after which `models` must not have learned."""
     network, num, found = trained.network, config.validation_paths, {}
     windows = encoder_windows(network, panel, models, config.context_length)
-    for index, (series, ensemble, places) in enumerate(zip(panel, models.ensembles, origins, strict=True)):
+    jobs = list(enumerate(zip(panel, models.ensembles, origins, strict=True)))
+    for index, (series, ensemble, places) in each(jobs, "calibration", report):
         if not places:
             continue
         when = torch.tensor(places)
         contexts = context_vectors(network, panel, windows, torch.full_like(when, index), when)
-        start = path_starts(series, ensemble, places, horizon, num)
         generator = torch.Generator().manual_seed(config.seed)
+        start = path_starts(series, ensemble, places, horizon, num, models.past[index], generator)
         paths = sample_paths(start, models, network, generator, contexts, trained.network_weight)
         drawn, share = paths.view(len(places), num, horizon).numpy(), 0.0
         ahead = np.array(places)[:, None] + np.arange(horizon)

@@ -1,7 +1,6 @@
 """Training of the forecasting network on residuals of the linear ensemble, with early stopping by held-out CRPS."""
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import NormalDist
 
@@ -19,6 +18,7 @@ from stochflow.forecasting.model.losses import forecast_loss
 from stochflow.forecasting.model.network import ForecastNetwork
 from stochflow.forecasting.model.paths import join, path_starts, sample_paths
 from stochflow.forecasting.model.seasonality import Seasonality
+from stochflow.forecasting.model.stages import Report, Stage, no_report
 from stochflow.forecasting.model.state_features import residual_window, state_features
 from stochflow.models.context import ContextConfig
 
@@ -26,17 +26,14 @@ from stochflow.models.context import ContextConfig
 _INTENTION_UNIT, _INTENTION_REACH = 0.35, 4.0
 # held out of a series: this share, or so many horizons of a short one, but at most the last share
 _HELD_OUT, _HELD_OUT_HORIZONS, _MAX_HELD_OUT = 0.2, 16, 0.35
+# held-out origins of all series together, as far as every series has so many
+_MAX_ORIGINS, _MIN_ORIGINS = 512, 4
+# a batch with context has at most this share of all states, but at least so many
+_BATCH_SHARE, _MIN_BATCH = 1 / 8, 128
 # observed values that must remain for training
 _MIN_TRAINED = 36
 # horizons of held-out data at which the discount of the network's weight is one half
 _HALF_WEIGHT = 5.0
-
-# called with the network's name, the number of updates so far and the relative CRPS gain
-Report = Callable[[str, int, float], None]
-
-
-def no_report(name: str, step: int, gain: float) -> None:
-    """Report nothing."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +131,16 @@ class TrainedNetwork:
 
 
 def hold_out(
-    panel: list[Series], horizon: int, num_origins: int, max_horizons: int | None = None
+    panel: list[Series],
+    horizon: int,
+    num_origins: int,
+    max_horizons: int | None = None,
+    min_trained: int = _MIN_TRAINED,
 ) -> tuple[list[int], list[list[int]]]:
     """End of the training data and validation origins after it, per series; no origins if too little was observed.
 
-    With `max_horizons`, at most that many horizons are held out, however long the series is.
+    With `max_horizons`, at most that many horizons are held out, however long the series is. `min_trained` observed
+    values remain before them.
     """
     ends, origins = [], []
     for series in panel:
@@ -146,7 +148,7 @@ def hold_out(
         room = int(min(_MAX_HELD_OUT * num, max(_HELD_OUT_HORIZONS * horizon, _HELD_OUT * num)))
         room = room if max_horizons is None else min(room, max_horizons * horizon)
         end = num - room
-        enough = room >= horizon and series.observed[:end].sum() >= _MIN_TRAINED
+        enough = room >= horizon and series.observed[:end].sum() >= min_trained
         places = {int(place) for place in np.linspace(end, num - horizon, num_origins)} if enough else set()
         usable = sorted(place for place in places if series.observed[place : place + horizon].any())
         ends.append(end if usable else num)
@@ -163,11 +165,12 @@ def train_network(
     report: Report = no_report,
 ) -> TrainedNetwork:
     """The candidate network with the lowest held-out CRPS, or none; the linear models are fitted before the origins."""
-    ends, origins = hold_out(panel, horizon, config.validation_origins)
+    num_origins = min(config.validation_origins, max(_MAX_ORIGINS // max(len(panel), 1), _MIN_ORIGINS))
+    ends, origins = hold_out(panel, horizon, num_origins)
     nothing = TrainedNetwork(None, "none")
     if config.network == "none" or config.max_steps == 0 or not any(origins):
         return nothing
-    models = fit_linear_models(panel, seasonality, config, ends)
+    models = fit_linear_models(panel, seasonality, config, ends, report)
     validation = Validation(panel, models, origins, horizon, config)
     states = training_states(panel, models, ends, config.train_members, config.stride)
     results = [_train(name, states, validation, categories, config, report) for name in candidates(panel, config)]
@@ -192,8 +195,14 @@ class Validation:
         used = [(index, places) for index, places in enumerate(origins) if places]
         self.models, self.paths, self.seed = models, config.validation_paths, config.seed
         self.horizon, self.panel = horizon, panel
+        generator = torch.Generator().manual_seed(config.seed)
         self.start = join(
-            [path_starts(panel[index], models.ensembles[index], places, horizon, self.paths) for index, places in used]
+            [
+                path_starts(
+                    panel[index], models.ensembles[index], places, horizon, self.paths, models.past[index], generator
+                )
+                for index, places in used
+            ]
         )
         ahead = [(panel[index], np.array(places)[:, None] + np.arange(horizon)) for index, places in used]
         self.truth = torch.as_tensor(np.concatenate([series.y[at] for series, at in ahead]))
@@ -271,9 +280,10 @@ def _train(
     prior = config.prior_strength * config.train_members / len(states.time)
     best = TrainedNetwork(None, name)
     # the context of a path ends before its origin: all states within a horizon share it
+    batch_size = config.batch_size if windows is None else _context_batch(len(states.time), config)
     run_length = max(validation.horizon // config.stride, 1) if windows is not None else 1
     for step in range(1, config.max_steps + 1):
-        picked, run, first = states.draw(config.batch_size, run_length, generator)
+        picked, run, first = states.draw(batch_size, run_length, generator)
         series = states.series[first]
         inputs = windows.at(series, states.time[first]) if windows is not None else None
         context = network.context_vector(inputs, codes[series])
@@ -294,9 +304,14 @@ def _train(
         if step % config.check_every == 0:
             gain, error, evidence = validation.gain(averaged, windows)
             best.history.append((step, gain))
-            report(name, step, gain)
+            report(Stage(f"{name} network", step, config.max_steps, gain))
             if gain > best.gain:
                 best = TrainedNetwork(copy.deepcopy(averaged), name, gain, error, evidence, step, best.history)
             elif step - best.steps >= config.patience * config.check_every:
                 break
     return best
+
+
+def _context_batch(num_states: int, config: ForecastConfig) -> int:
+    """States per update with context: many updates on the few windows of a short series would be slow and no better."""
+    return min(config.batch_size, max(int(_BATCH_SHARE * num_states), _MIN_BATCH))

@@ -1,13 +1,14 @@
-"""Linear ensemble: exponential smoothing (seasonal ARIMA) with a ridge regression on lags, calendar and features.
+"""Linear ensemble: exponential smoothing (seasonal ARIMA) with a ridge regression on lags and calendar.
 
-A member predicts in a transformed and standardised space z = (f(y) − μ)/s. With differences at lag 1 and at a season m,
+A member predicts in a transformed and standardised space z = (f(y) − μ)/s, from which the effects of features are taken
+first (`effects.py`; without features there are none). With differences at lag 1 and at a season m,
 
     ẑ_t = z[t−1] + z[t−m] − z[t−m−1] − θ e[t−1] − Θ e[t−m] + θΘ e[t−m−1] + w·x_t,
 
-where e is the error of the first six terms and x_t holds lags, Fourier terms of the calendar and features known in
-advance. With θ = Θ = 0 it is a ridge regression shrunk towards the seasonal random walk, under a heavy penalty
-exponential smoothing alone. Every combination of transform, differences, θ, Θ and penalty λ is solved in closed form
-and weighted by the likelihood of its leave-one-out errors.
+where e is the error of the first six terms and x_t holds lags and Fourier terms of the calendar. With θ = Θ = 0 it is a
+ridge regression shrunk towards the seasonal random walk, under a heavy penalty exponential smoothing alone. Every
+combination of transform, differences, θ, Θ and penalty λ is solved in closed form and weighted by the likelihood of its
+leave-one-out errors.
 """
 
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from stochflow.forecasting.data.series import Array, Index, Mask
+from stochflow.forecasting.model.effects import MAX_ROUNDS, TOLERANCE, EffectRegression
 from stochflow.forecasting.model.seasonality import Seasonality
 
 TRANSFORMS = ("identity", "root", "log")
@@ -65,12 +67,13 @@ class LinearEnsemble:
         ceiling: upper bound of z, finite for logarithms only, [K].
         ar, ma: weights of z and e at `seasonality.smoothing_lags`, [K, smoothing lags].
         lag_weights: regression weights of z at `seasonality.lags`, [K, lags].
-        feature_weights: regression weights of the exogenous features, [K, F].
+        calendar_weights: regression weights of the calendar, [K, F].
+        effects: what a unit of each feature adds to z, [K, E].
         intercept: [K].
         noise_scale: standard deviation of the leave-one-out errors in z, [K].
         seasonal_scale: relative error size at each position in the season, [K, longest season].
         weight: of each member, sums to one, [K].
-        values, errors: z and e, gaps filled in, [K, time].
+        values, errors: z less the effects, and e, gaps filled in, [K, time].
         residuals: leave-one-out errors over `noise_std`, NaN where y or its lags are missing, [K, time].
     """
 
@@ -87,7 +90,8 @@ class LinearEnsemble:
     ar: Array
     ma: Array
     lag_weights: Array
-    feature_weights: Array
+    calendar_weights: Array
+    effects: Array
     intercept: Array
     noise_scale: Array
     seasonal_scale: Array
@@ -160,9 +164,15 @@ def forward(transform: str, values: Array) -> Array:
 
 
 def fit_ensemble(
-    y: Array, observed: Mask, features: Array, seasonality: Seasonality, grid: EnsembleGrid, until: int | None = None
+    y: Array,
+    observed: Mask,
+    calendar: Array,
+    seasonality: Seasonality,
+    grid: EnsembleGrid,
+    until: int | None = None,
+    features: Array | None = None,
 ) -> LinearEnsemble:
-    """Ensemble for y [time] (gaps filled where not `observed`) with features [time, F] known in advance.
+    """Ensemble for y [time] (gaps filled where not `observed`) with a calendar [time, F] and features [time, E].
 
     Only values before `until` are learned from; later residuals are out of sample.
     """
@@ -176,7 +186,8 @@ def fit_ensemble(
     filters = [each for each in smoothers(grid.smoothings, seasonality) if each.season < longest]
     # values after `until` may be smaller: a root clips them at zero, a logarithm cannot
     allowed = [name for name in grid.transforms if _allowed(name, y if name == "log" else y[:until])] or ["identity"]
-    designs = [_Design(name, y, observed, features, seasonality, filters, until) for name in allowed]
+    world = _World(y, observed, calendar, np.zeros((len(y), 0)) if features is None else features, seasonality, until)
+    designs = [_design(name, world, filters, grid.penalties) for name in allowed]
     # [transform, penalty, filter] flattened
     scores = np.concatenate([design.score(penalty) for design in designs for penalty in grid.penalties])
     chosen = np.argsort(-scores, kind="stable")[: grid.max_members]
@@ -200,24 +211,48 @@ def fit_ensemble(
     )
 
 
+@dataclass(frozen=True)
+class _World:
+    """What all designs share: y [time], whether observed [time], calendar [time, F], features [time, E]."""
+
+    y: Array
+    observed: Mask
+    calendar: Array
+    features: Array
+    seasonality: Seasonality
+    end: int
+
+
+def _design(name: str, world: _World, filters: list[Smoother], penalties: tuple[float, ...]) -> "_Design":
+    """The design of a transform with the effects of all features, found in a few rounds."""
+    design = _Design(name, world, filters, np.zeros(world.features.shape[1]))
+    for _ in range(MAX_ROUNDS if len(design.effects) else 0):
+        effects = design.regression(penalties).step(design.effects)
+        change = np.abs(effects - design.effects).max()
+        design = _Design(name, world, filters, effects)
+        if change < TOLERANCE:
+            break
+    return design
+
+
 class _Design:
     """Regression of one transform: one singular value decomposition for all filters and penalties."""
 
-    def __init__(
-        self, name: str, y: Array, observed: Mask, x: Array, seasonality: Seasonality, filters: list[Smoother], end: int
-    ) -> None:
-        self.name, self.seasonality, self.filters, self.end = name, seasonality, filters, end
+    def __init__(self, name: str, world: _World, filters: list[Smoother], effects: Array) -> None:
+        self.name, self.seasonality, self.filters, self.end = name, world.seasonality, filters, world.end
+        self.world, self.effects = world, effects
+        y, observed, end = world.y, world.observed, world.end
         raw = forward(name, y)
         self.centre, self.spread = raw[:end].mean(), raw[:end].std() + _TINY
-        self.z = (raw - self.centre) / self.spread
+        self.z = (raw - self.centre) / self.spread - world.features @ effects
         # lags beyond a third of the series would cost too many rows
         longest = min(end / 3, _latest_start(observed[:end]))
-        self.lags = [lag for lag in seasonality.lags if lag < max(longest, 2)]
+        self.lags = [lag for lag in self.seasonality.lags if lag < max(longest, 2)]
         first = max(self.lags[-1], *(each.step + each.season for each in filters))
         self.times = np.arange(first, len(y))[observed[first:]]
         self.learned = self.times < end
         self.num_rows = int(self.learned.sum())
-        inputs = [np.stack([self.z[self.times - lag] for lag in self.lags], axis=1), x[self.times]]
+        inputs = [np.stack([self.z[self.times - lag] for lag in self.lags], axis=1), world.calendar[self.times]]
         self.inputs = np.concatenate(inputs, axis=1)
         self.middle = self.inputs[self.learned].mean(axis=0)
         self.inputs = np.concatenate([self.inputs - self.middle, np.ones((len(self.times), 1))], axis=1)
@@ -226,6 +261,20 @@ class _Design:
         self.targets = self.errors[:, self.times[self.learned]].T
         self.projected = self.left.T @ self.targets
         self.log_jacobian = _log_jacobian(name, y[self.times[self.learned]]) - self.num_rows * np.log(self.spread)
+
+    def regression(self, penalties: tuple[float, ...]) -> EffectRegression:
+        """Regression of the effects under the best filter and penalty."""
+        scores = np.stack([self.score(penalty) for penalty in penalties])
+        penalty, number = np.unravel_index(np.argmax(scores), scores.shape)
+        rows, features = self.times[self.learned], self.world.features
+        smoothed = np.stack([self.filters[number].errors(column) for column in features.T], axis=1)
+        return EffectRegression(
+            inputs=self.inputs[self.learned],
+            penalty=penalties[penalty],
+            targets=self.targets[:, number],
+            smoothed=smoothed[rows],
+            lagged=np.stack([features[rows - lag] for lag in self.lags], axis=-1),
+        )
 
     def left_out(self, penalty: float, number: slice) -> Array:
         """Leave-one-out errors of the filters in `number`, centred, [rows, filters]."""
@@ -265,7 +314,8 @@ class _Design:
             "ar": ar,
             "ma": ma,
             "lag_weights": lag_weights,
-            "feature_weights": w[len(self.lags) : -1],
+            "calendar_weights": w[len(self.lags) : -1],
+            "effects": self.effects,
             "intercept": w[-1] - w[:-1] @ self.middle,
             "noise_scale": np.array(scale),
             "seasonal_scale": seasonal_scale,

@@ -7,10 +7,13 @@ import numpy as np
 from stochflow.forecasting.config import ForecastConfig
 from stochflow.forecasting.data.series import Series
 from stochflow.forecasting.model.bins import Bins, place_bins
+from stochflow.forecasting.model.effects import regressors_of
 from stochflow.forecasting.model.linear_ensemble import EnsembleGrid, LinearEnsemble, fit_ensemble
+from stochflow.forecasting.model.past_model import PastModel
 from stochflow.forecasting.model.residuals import ResidualDistribution, fit_residuals
 from stochflow.forecasting.model.ridge_ar import Ridge, main_season
 from stochflow.forecasting.model.seasonality import Seasonality
+from stochflow.forecasting.model.stages import Report, each, no_report
 
 # residuals of a series that are enough to estimate the distribution
 _MAX_RESIDUALS = 200_000
@@ -23,6 +26,7 @@ class LinearModels:
     """Linear ensemble and, for long series, ridge autoregression of every series.
 
     Attributes:
+        past: how the past features go on that a series uses; None without any.
         noise: distribution of the standardised residuals of all series.
         bins: quantisation of these residuals.
     """
@@ -30,24 +34,31 @@ class LinearModels:
     seasonality: Seasonality
     ensembles: list[LinearEnsemble]
     ridges: list[Ridge | None]
+    past: list[PastModel | None]
     noise: ResidualDistribution
     bins: Bins
 
     def subset(self, index: list[int]) -> "LinearModels":
         """The models of the series with these indices."""
-        ensembles, ridges = [self.ensembles[number] for number in index], [self.ridges[number] for number in index]
-        return replace(self, ensembles=ensembles, ridges=ridges)
+        return replace(
+            self,
+            ensembles=[self.ensembles[number] for number in index],
+            ridges=[self.ridges[number] for number in index],
+            past=[self.past[number] for number in index],
+        )
 
 
 def fit_linear_models(
-    panel: list[Series], seasonality: Seasonality, config: ForecastConfig, until: list[int] | None = None
+    panel: list[Series],
+    seasonality: Seasonality,
+    config: ForecastConfig,
+    until: list[int] | None = None,
+    report: Report = no_report,
 ) -> LinearModels:
     """Fit every series on the values before its index in `until`, by default on all values."""
     ends = until or [len(series) for series in panel]
-    ensembles = [
-        fit_ensemble(series.y, series.observed, series.exogenous[: len(series)], seasonality, EnsembleGrid(), end)
-        for series, end in zip(panel, ends, strict=True)
-    ]
+    jobs = list(zip(panel, ends, strict=True))
+    ensembles = [_fit_ensemble(series, seasonality, end) for series, end in each(jobs, "linear models", report)]
     residuals, weights = [], []
     for ensemble, end in zip(ensembles, ends, strict=True):
         known = ensemble.residuals[:, :end]
@@ -58,7 +69,17 @@ def fit_linear_models(
     pooled = np.concatenate(residuals)
     noise, bins = fit_residuals(pooled, np.concatenate(weights)), place_bins(pooled, config.num_bins)
     ridges = [_fit_ridge(series, own, end, config) for series, own, end in zip(panel, ensembles, ends, strict=True)]
-    return LinearModels(seasonality, ensembles, ridges, noise, bins)
+    past = [
+        PastModel.fit(series.past[:end, series.used_past], seasonality) if len(series.used_past) else None
+        for series, end in zip(panel, ends, strict=True)
+    ]
+    return LinearModels(seasonality, ensembles, ridges, past, noise, bins)
+
+
+def _fit_ensemble(series: Series, seasonality: Seasonality, end: int) -> LinearEnsemble:
+    """Linear ensemble on the values before `end`, with the effects of all features that the series uses."""
+    calendar, features = series.calendar[: len(series)], regressors_of(series, seasonality)
+    return fit_ensemble(series.y, series.observed, calendar, seasonality, EnsembleGrid(), end, features)
 
 
 def _fit_ridge(series: Series, ensemble: LinearEnsemble, end: int, config: ForecastConfig) -> Ridge | None:

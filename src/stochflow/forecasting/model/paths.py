@@ -10,6 +10,7 @@ from stochflow.forecasting.data.series import Array, Index, Series
 from stochflow.forecasting.model.linear_ensemble import LinearEnsemble
 from stochflow.forecasting.model.linear_models import LinearModels
 from stochflow.forecasting.model.network import ForecastHeads, ForecastNetwork
+from stochflow.forecasting.model.past_model import PastModel
 from stochflow.forecasting.model.state_features import residual_window, state_features
 
 # bound of |z|: an unstable member must not overflow
@@ -24,7 +25,8 @@ class PathStarts:
     Attributes:
         values, errors: z and e before the origin, latest last, [rows, W].
         residuals: standardised residuals before the origin, latest last, [rows, R].
-        offsets: intercept plus exogenous terms of the linear prediction at each step ahead, [rows, steps].
+        offsets: intercept plus calendar terms of the linear prediction at each step ahead, [rows, steps].
+        effects: what features add to z at each step ahead, [rows, steps].
         noise_std: scale of the residual at each step ahead, [rows, steps].
         exogenous: features of each step ahead, [rows, steps, F].
         ar, ma, lag_weights: of the ensemble member, [rows, smoothing lags] twice and [rows, lags].
@@ -36,6 +38,7 @@ class PathStarts:
     errors: Tensor
     residuals: Tensor
     offsets: Tensor
+    effects: Tensor
     noise_std: Tensor
     exogenous: Tensor
     ar: Tensor
@@ -46,28 +49,40 @@ class PathStarts:
 
 
 def path_starts(
-    series: Series, ensemble: LinearEnsemble, origins: list[int], horizon: int, num_paths: int
+    series: Series,
+    ensemble: LinearEnsemble,
+    origins: list[int],
+    horizon: int,
+    num_paths: int,
+    past: PastModel | None = None,
+    generator: torch.Generator | None = None,
 ) -> PathStarts:
     """`num_paths` per origin, members in proportion to their weight; rows are sorted by origin, then member.
 
-    An origin is the index of the first value to forecast.
+    An origin is the index of the first value to forecast. Where past features have effects, the model `past` of them
+    draws how they go on, by `generator`.
     """
     places = (np.arange(num_paths) + 0.5) / num_paths
     chosen = np.minimum(np.searchsorted(np.cumsum(ensemble.weight), places), len(ensemble.weight) - 1)
     member, origin = np.tile(chosen, len(origins)), np.repeat(origins, num_paths)
-    window, past = ensemble.seasonality.window, residual_window(ensemble.seasonality)
+    window, memory = ensemble.seasonality.window, residual_window(ensemble.seasonality)
     ahead = origin[:, None] + np.arange(horizon)
     exogenous = series.exogenous[ahead]
     values, errors = (_before(array, member, origin, window) for array in (ensemble.values, ensemble.errors))
-    residuals = np.nan_to_num(_before(ensemble.residuals, member, origin, past, fill=0.0))
-    offsets = np.einsum("rhf,rf->rh", exogenous, ensemble.feature_weights[member]) + ensemble.intercept[member, None]
+    residuals = np.nan_to_num(_before(ensemble.residuals, member, origin, memory, fill=0.0))
+    offsets = np.einsum("rhf,rf->rh", series.calendar[ahead], ensemble.calendar_weights[member])
+    offsets += ensemble.intercept[member, None]
+    features = [series.known_features[ahead]]
+    if past is not None and generator is not None:
+        features.append(past.lagged_ahead(series.past[:, series.used_past], origin, horizon, generator))
+    effects = np.einsum("rhe,re->rh", np.concatenate(features, axis=-1), ensemble.effects[member])
     numbers = np.array([_TRANSFORM_NUMBER[name] for name in ensemble.transform])
     season = ensemble.seasonal_scale.shape[1]
     noise_std = ensemble.noise_std(np.arange(season))[member[:, None], ahead % season]
     columns = (ensemble.ceiling, ensemble.centre, ensemble.spread, numbers)
     shared = np.tile([ensemble.unit, ensemble.offset, ensemble.low, ensemble.high], (len(member), 1))
     scale = np.concatenate([np.stack(columns, axis=1)[member], shared], axis=1)
-    rows = (values, errors, residuals, offsets, noise_std, exogenous)
+    rows = (values, errors, residuals, offsets, effects, noise_std, exogenous)
     weights = (ensemble.ar[member], ensemble.ma[member], ensemble.lag_weights[member], scale)
     tensors = [torch.as_tensor(array, dtype=torch.float64) for array in (*rows, *weights)]
     tensors.append(torch.as_tensor(np.repeat(np.arange(len(origins)), num_paths)))
@@ -127,7 +142,9 @@ def sample_paths(
         value = torch.minimum(value, ceiling)
         values[:, now], errors[:, now] = value, value - smooth
         residuals[:, past + step] = (value - fitted) / start.noise_std[:, step]
-    y = _inverse(transform.unsqueeze(-1), values[:, window:] * spread.unsqueeze(-1) + centre.unsqueeze(-1))
+    y = _inverse(
+        transform.unsqueeze(-1), (values[:, window:] + start.effects) * spread.unsqueeze(-1) + centre.unsqueeze(-1)
+    )
     y = torch.minimum(torch.maximum(y, low.unsqueeze(-1)), high.unsqueeze(-1))
     return y * unit.unsqueeze(-1) + offset.unsqueeze(-1)
 
