@@ -24,8 +24,9 @@ class Prediction:
     """Predictive distributions of scores, normal or log-normal.
 
     >>> prediction = Prediction(torch.tensor([0.5]).double(), torch.tensor([0.1]).double())
-    >>> [round(bound.item(), 3) for bound in prediction.interval(0.8)]
-    [0.372, 0.628]
+    >>> lower, upper = prediction.interval(0.8)
+    >>> print(round(lower.item(), 3), round(upper.item(), 3))
+    0.372 0.628
 
     Attributes:
         mean: expected score, float64, [num]; of a log-normal error its median exp(E[log score]).
