@@ -4,6 +4,8 @@ DEMO := .venv/.demo
 STAMP := .venv/.stamp
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs
 PEERS := .venv-peers
+# exact versions, for Python 3.11; `make test CONSTRAINTS=` takes the newest that the ranges allow
+CONSTRAINTS ?= -c constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint docs coverage smoke bench bench-peers clean
@@ -14,12 +16,12 @@ help:  ## list the targets
 # what the demo needs and no more; the developers' extras come with the first `make test`
 $(DEMO): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -c constraints.txt -e ".[report]"
+	$(BIN)/python -m pip install $(CONSTRAINTS) -e ".[report]"
 	touch $@
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install $(CONSTRAINTS) -e ".[dev]"
 	touch $@ $(DEMO)
 
 demo: $(DEMO)  ## train on TFBind8 under 25 % slip, print the best designs and write a page about the run
@@ -52,7 +54,7 @@ smoke: $(STAMP)  ## build wheel and sdist, install each with its dependencies in
 	$(BIN)/python -c "from setuptools.build_meta import build_sdist, build_wheel; build_sdist('dist'); build_wheel('dist')"
 	for package in dist/*.tar.gz dist/*.whl; do \
 	  rm -rf build/smoke && $(PYTHON) -m venv build/smoke/env && mkdir build/smoke/work && \
-	  build/smoke/env/bin/python -m pip install -c constraints.txt $$package && \
+	  build/smoke/env/bin/python -m pip install $(CONSTRAINTS) $$package && \
 	  (cd build/smoke/work && ../env/bin/python ../../../tests/smoke.py) || exit 1; \
 	done
 

@@ -15,6 +15,8 @@ from typing import Any
 import typer.main
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 from stochflow.cli.app import app
 
@@ -96,6 +98,12 @@ def notebook(path: Path) -> str:
             parts.append(f"```python\n{source}\n```\n")
             parts += [output_of(output) for output in each["outputs"]]
     return "\n".join(parts)
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
+    """No page asks another machine for anything: the search of files has its own worker."""
+    own = get_relative_url("javascripts/file-worker.js", page.url)
+    return output.replace("https://unpkg.com/iframe-worker/shim", own)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
