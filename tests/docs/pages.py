@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TOP = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "RELEASING", "CHANGELOG")]
-PAGES = [*TOP, *sorted(DOCS.rglob("*.md"))]
+PAGES = [*TOP, *sorted((ROOT / "benchmarks").glob("*.md")), *sorted(DOCS.rglob("*.md"))]
 RUN = {"sh", "python"}
 # what a program printed, and the content of files
 SHOWN = {"text", "csv", "yaml", "toml", "bibtex"}

@@ -17,7 +17,19 @@ import stochflow
 from stochflow.cli.app import app
 from stochflow.config.methods import METHODS
 from stochflow.config.schema import Config
-from tests.docs.pages import DOCS, PAGES, ROOT, RUN, SHOWN, anchors_of, blocks_of, links_of, name_of, prose_of, source_of
+from tests.docs.pages import (
+    DOCS,
+    PAGES,
+    ROOT,
+    RUN,
+    SHOWN,
+    anchors_of,
+    blocks_of,
+    links_of,
+    name_of,
+    prose_of,
+    source_of,
+)
 
 SOURCE = ROOT / "src/stochflow"
 GENERATED = {DOCS / "reference/cli.md"}
@@ -90,7 +102,14 @@ SECTIONS = {name.split(".")[0] for name in SETTINGS if "." in name}
 # of other packages: they are named to say what is done with them
 FOREIGN = {
     *("DistributedDataParallel", "DataFrame", "GridWorld", "SqlAlchemy", "SQLAlchemy", "MLflow", "WandB", "PyTorch"),
-    *("use_deterministic_algorithms", "all_reduce", "blahut_arimoto", "stack_module_state", "avx512_bf16", "my_package"),
+    *(
+        "use_deterministic_algorithms",
+        "all_reduce",
+        "blahut_arimoto",
+        "stack_module_state",
+        "avx512_bf16",
+        "my_package",
+    ),
 }
 
 
@@ -183,7 +202,9 @@ def test_every_public_name_is_in_the_reference() -> None:
 def test_every_page_of_the_documentation_is_in_the_navigation() -> None:
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").split("\nnav:")[1]
     told = set(re.findall(r"[\w/-]+\.md", text))
-    pages = {str(path.relative_to(DOCS).with_suffix(".md")) for end in ("md", "ipynb") for path in DOCS.rglob(f"*.{end}")}
+    pages = {
+        str(path.relative_to(DOCS).with_suffix(".md")) for end in ("md", "ipynb") for path in DOCS.rglob(f"*.{end}")
+    }
     assert told == pages | {"reference/cli.md"}
 
 
