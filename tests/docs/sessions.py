@@ -42,6 +42,7 @@ torchrun() {{ ask torchrun "$@"; }}
 make() {{ ask make "$@"; }}
 pip() {{ ask pip "$@"; }}
 python() {{ ask python "$@"; }}
+pre-commit() {{ ask pre-commit "$@"; }}
 {text}
 """
 
@@ -49,6 +50,9 @@ python() {{ ask python "$@"; }}
 def smaller(arguments: list[str]) -> list[str]:
     """The arguments of a command with budgets that a test can afford."""
     command, changed = arguments[0], list(arguments)
+    if command == "compare" and "--out" in arguments:
+        if Path(arguments[arguments.index("--out") + 1], "sweep.yaml").exists():
+            return arguments  # it goes on as it began
     for place, name in enumerate(arguments[:-1]):
         if name in BUDGETS and float(arguments[place + 1]) > float(BUDGETS[name]):
             changed[place + 1] = BUDGETS[name]
@@ -86,7 +90,10 @@ def stochflow(arguments: list[str]) -> tuple[int, str]:
 def looked_up(program: str, arguments: list[str]) -> tuple[int, str]:
     """Whether what a program is called for exists: a target, an extra, a module."""
     if program == "make":
-        return int(not re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)), ""
+        targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+        return int(not {each for each in arguments if "=" not in each} <= targets), ""
+    if program == "pre-commit":
+        return int(not (ROOT / ".pre-commit-config.yaml").exists()), ""
     if program == "pip":
         text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
         extras = re.findall(r"\w+", "".join(re.findall(r"\[(.*)\]", " ".join(arguments))))
@@ -97,6 +104,8 @@ def looked_up(program: str, arguments: list[str]) -> tuple[int, str]:
         ), ""
     if program == "torchrun":
         return stochflow(arguments[arguments.index("stochflow") + 1 :])
+    if arguments[1] == "pytest":
+        return int(not (ROOT / arguments[2]).exists()), ""
     module = arguments[1].replace(".", "/")
     known = [path for path in (ROOT / f"{module}.py", ROOT / module / "__main__.py") if path.exists()]
     text = "".join(path.read_text(encoding="utf-8") for path in known)
