@@ -50,9 +50,9 @@ pre-commit() {{ ask pre-commit "$@"; }}
 def smaller(arguments: list[str]) -> list[str]:
     """The arguments of a command with budgets that a test can afford."""
     command, changed = arguments[0], list(arguments)
-    if command == "compare" and "--out" in arguments:
-        if Path(arguments[arguments.index("--out") + 1], "sweep.yaml").exists():
-            return arguments  # it goes on as it began
+    out = arguments[arguments.index("--out") + 1] if "--out" in arguments else "runs/compare"
+    if command == "compare" and Path(out, "sweep.yaml").exists():
+        return arguments  # it goes on as it began
     for place, name in enumerate(arguments[:-1]):
         if name in BUDGETS and float(arguments[place + 1]) > float(BUDGETS[name]):
             changed[place + 1] = BUDGETS[name]
