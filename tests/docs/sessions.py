@@ -67,6 +67,7 @@ def smaller(arguments: list[str]) -> list[str]:
             changed += [] if "--overwrite" in arguments or command == "compare" else ["--overwrite"]
     if command == "compare":
         changed += [] if "--seeds" in arguments else ["--seeds", "1"]
+        changed += [] if "--methods" in arguments else ["--methods", "gfn-tb,genetic"]  # and not all
         for place, name in enumerate(changed[:-1]):
             few = {"--methods": 2, "--noise": 1}.get(name)
             changed[place + 1] = ",".join(changed[place + 1].split(",")[:few])
