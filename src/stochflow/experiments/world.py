@@ -18,7 +18,7 @@ from stochflow.surrogates.predicted_task import PredictedTask
 MEASURED: dict[str, Any] = {"reward": {"beta": 10.0}}
 MANY = 2**18  # designs, beyond which no plan covers the space
 # There sgfn-kl spends its time on a surrogate of its own, and predictions need none. Of whole orders under noise, whose
-# outcomes nobody sees on the way, a squared residual settles at exp E[log R] of what comes (docs/orders.md).
+# outcomes nobody sees on the way, a squared residual settles at exp E[log R] of what comes (docs/how-to/orders.md).
 LARGE, LARGE_ORDERS = {"method": "sgfn-kl-trajectory"}, {"method": "gfn-tb"}
 
 
