@@ -14,7 +14,8 @@ SOURCE = Path(stochflow.__file__).parent
 # From first to last: a module may import from earlier packages and from its own.
 ORDER = [
     *("core", "config", "environments", "truth", "models", "surrogates", "sampling", "objectives", "evaluation"),
-    *("runs", "training", "experiments", "reports", "forecasting", "campaigns", "api", "__init__", "cli", "__main__"),
+    *("runs", "training", "experiments", "reports", "forecasting", "campaigns"),
+    *("overview", "api", "__init__", "studio", "cli", "__main__"),
 ]
 RANK = {part: rank for rank, part in enumerate(ORDER)}
 MODULES = sorted(SOURCE.rglob("*.py"))
