@@ -12,6 +12,7 @@ from stochflow.cli.compare import INTERRUPTED, compare
 from stochflow.cli.forecast import forecast, series
 from stochflow.cli.inspect import doctor, evaluate, exact, methods, report, sample, show_config, tasks
 from stochflow.cli.render import console, messages, plain, show_warnings, tell
+from stochflow.cli.studio import studio
 from stochflow.cli.train import pretrain, train
 from stochflow.core.errors import StochflowError
 from stochflow.core.processes import leads
@@ -22,7 +23,21 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for command in (train, pretrain, compare, sample, evaluate, report, doctor, exact, tasks, methods, forecast, series):
+for command in (
+    train,
+    pretrain,
+    compare,
+    sample,
+    evaluate,
+    report,
+    doctor,
+    exact,
+    tasks,
+    methods,
+    forecast,
+    series,
+    studio,
+):
     app.command()(command)
 app.command(name="config")(show_config)
 app.add_typer(channel.app, name="channel")
