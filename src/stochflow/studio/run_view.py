@@ -46,16 +46,23 @@ def run_view(path: Path) -> dict[str, Any]:
     if standing.state == "unreadable":
         return shown
     shown |= {name: getattr(standing, name) for name in _STANDING}
-    (diagnosis,) = stochflow.doctor(path)
-    shown["doctor"] = {
-        "verdict": diagnosis.verdict,
-        "healthy": diagnosis.healthy,
-        "findings": [{name: getattr(finding, name) for name in _FINDING} for finding in diagnosis.findings],
-    }
+    shown["doctor"] = _doctor(path, going_on=standing.state == "training")
     run = stochflow.load(path)
     shown["oracle"] = run.config.task.startswith("oracle:")
     shown["curves"] = curves(run.metrics, standing.figures)
     return shown | {"designs": best_designs(path / "samples.csv")}
+
+
+def _doctor(path: Path, going_on: bool) -> dict[str, Any]:
+    """What the doctor says; that a run which goes on has not ended yet is no finding."""
+    (diagnosis,) = stochflow.doctor(path)
+    findings = [finding for finding in diagnosis.findings if not (going_on and finding.kind == "unfinished")]
+    num_bad = sum(finding.severity == "bad" for finding in findings)
+    verdict = diagnosis.verdict
+    if len(findings) < len(diagnosis.findings):
+        verdict = "Nothing is wrong so far." if not num_bad else f"Seen so far, and to be looked at: {num_bad}."
+    listed = [{name: getattr(finding, name) for name in _FINDING} for finding in findings]
+    return {"verdict": verdict, "healthy": not num_bad, "findings": listed}
 
 
 def curves(metrics: pd.DataFrame, figures: dict[str, float]) -> list[dict[str, Any]]:

@@ -1,5 +1,5 @@
 import { chart } from "./chart.js";
-import { doing, fill, find, get, h, link, number, post, say, table, tile, upload, watch } from "./dom.js";
+import { doing, fill, find, get, h, link, number, plural, post, say, table, tile, upload, watch } from "./dom.js";
 
 const path = new URLSearchParams(location.search).get("path") || "";
 const LAYOUTS = { "plate.csv": "CSV, one row per well", "map.csv": "Plate map", "fasta.fasta": "FASTA",
@@ -68,7 +68,7 @@ function rounds(found) {
   find("rounds-part").hidden = !found.length;
   const drawn = found.map((each, place) => ({ ...each, place })).filter((each) => each.mean !== null);
   const series = ["best", "mean"].map((name) => ({ name, points: drawn.map((each) => [each.place, each[name]]) }));
-  fill(find("progress"), drawn.length ? chart({ title: "Scores of each round", along: "", series, names: found.map((each) => each.name) }) : null);
+  fill(find("progress"), drawn.length > 1 ? chart({ title: "Scores of each round", along: "", series, names: found.map((each) => each.name) }) : null);
   fill(find("rounds"), table(["round", "ordered", "measured", "failed", "pending", "mean", "best"],
     found.map((each) => [each.name, each.ordered, each.measured, each.failed, each.pending, each.mean, each.best])));
 }
@@ -81,7 +81,7 @@ function draw(found) {
   const size = status.num_feasible === null ? "" : ` ${number(status.num_feasible)} designs can be ordered.`;
   find("about").textContent = `Designs of ${settings.length} letters (${settings.alphabet}); goal: ${status.goal}; noise: ${status.noise}.${size}`;
   fill(find("tiles"), tile("Best score", number(status.best_score), status.best || "nothing measured yet"), tile("Measured", number(status.num_measured), "sequences with a score"),
-    tile("Ordered", number(status.num_ordered), `in ${status.num_asks} rounds`), tile("Pending", number(status.num_pending), "orders without a result"),
+    tile("Ordered", number(status.num_ordered), `in ${plural(status.num_asks, "round", "rounds")}`), tile("Pending", number(status.num_pending), "orders without a result"),
     tile("Failed", number(status.num_failed), "wells without a score"));
   if (!find("num").value) find("num").value = settings.batch;
   const button = find("ask").querySelector("button");

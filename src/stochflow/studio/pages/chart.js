@@ -2,7 +2,7 @@
 
 import { h, number } from "./dom.js";
 
-const WIDTH = 520, HEIGHT = 260, LEFT = 56, RIGHT = 12, TOP = 14, BOTTOM = 44;
+const LEFT = 56, RIGHT = 24, TOP = 18, BOTTOM = 44;
 
 function s(tag, attributes, ...children) {
   const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -16,16 +16,17 @@ export function ticks(low, high, most = 5) {
   const raw = (high - low) / most || 1, power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((each) => each >= raw * 0.999);
   const found = [];
-  for (let place = Math.ceil(low / step - 1e-9); place * step <= high + step * 1e-9; place++) found.push(place * step);
+  for (let place = Math.ceil(low / step - 1e-9); place * step <= high + step * 1e-9; place++) found.push(place * step || 0);
   return found;
 }
 
 // one or several series [[x, y], …]; names of the places on the x axis may stand for numbers
 export function chart({ title, series, along, line = null, names = null }) {
+  const [WIDTH, HEIGHT] = window.innerWidth < 600 ? [360, 220] : [520, 260];
   const points = series.flatMap((each) => each.points), xs = points.map((p) => p[0]), ys = points.map((p) => p[1]);
   if (line) ys.push(line.value);
   let [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
-  if (names) [x0, x1] = [-0.5, names.length - 0.5];
+  [x0, x1] = names ? [-0.5, names.length - 0.5] : [Math.min(0, x0), x1];
   if (x0 === x1) x1 = x0 + 1;
   const slack = (y1 - y0 || Math.abs(y1) || 1) * 0.06;
   y0 -= slack; y1 += slack;
@@ -52,7 +53,7 @@ export function chart({ title, series, along, line = null, names = null }) {
   drawing.append(mark);
   const last = points.at(-1), shown = h("p", { class: "value" });
   const told = (p) => {
-    shown.textContent = `${names ? names[p[0]] : `${along} ${number(p[0])}`}: ${number(p[1], 4)}`;
+    shown.textContent = `${names ? names[p[0]] : `at ${number(p[0])} ${along}`}: ${number(p[1], 4)}`;
   };
   told(last);
   drawing.addEventListener("pointermove", (event) => {

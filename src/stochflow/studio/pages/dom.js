@@ -72,13 +72,15 @@ export async function doing(button, work) {
 }
 
 export const number = (value, digits = 3) => value === null || value === undefined ? "–"
-  : Number.isInteger(value) ? value.toLocaleString("en") : String(Number(value.toPrecision(digits)));
+  : Number.isInteger(value) && value ? value.toLocaleString("en") : String(Number(value.toPrecision(digits)) || 0);
 
 export function time(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   const all = Math.round(seconds), hours = Math.floor(all / 3600), minutes = Math.floor(all / 60) % 60;
   return hours ? `${hours} h ${minutes} min` : minutes ? `${minutes} min ${all % 60} s` : `${all} s`;
 }
+
+export const plural = (count, one, many) => `${number(count)} ${count === 1 ? one : many}`;
 
 export const tile = (title, value, words) => h("div", { class: "tile" }, h("h3", {}, title), h("b", {}, value),
   words ? h("p", {}, words) : null);

@@ -1,4 +1,4 @@
-import { fill, find, get, h, link, number, time, watch } from "./dom.js";
+import { fill, find, get, h, link, number, plural, time, watch } from "./dom.js";
 
 const WORDS = { training: "training", finished: "finished", interrupted: "stopped", unreadable: "cannot be read" };
 
@@ -20,12 +20,12 @@ function runCard(run) {
 }
 
 function campaignCard({ path, status, problem }, busy) {
-  const next = status === null ? "" : status.num_pending ? `${status.num_pending} designs wait for their results`
+  const next = status === null ? "" : status.num_pending ? `${plural(status.num_pending, "design waits", "designs wait")} for results`
     : status.num_measured ? "ready for the next plate" : "nothing is known yet";
   const best = status && status.best_score !== null ? `best ${number(status.best_score)} (${status.best})` : "";
   return h("article", { class: "card" },
     h("div", { class: "title" }, h("h3", {}, link("/campaign", { path }, path)),
-      h("span", { class: `badge ${busy ? "training" : ""}` }, busy ? "choosing a plate" : status ? `${status.num_asks} rounds` : "cannot be read")),
+      h("span", { class: `badge ${busy ? "training" : ""}` }, busy ? "choosing a plate" : status ? plural(status.num_asks, "round", "rounds") : "cannot be read")),
     h("p", { class: "quiet" }, problem || next), best ? h("p", { class: "break" }, best) : null);
 }
 

@@ -1,6 +1,6 @@
 import { doing, fill, find, get, h, number, post, say, table, upload } from "./dom.js";
 
-const form = find("form"), field = (name) => form.elements[name];
+const form = find("form"), field = (name) => form.elements.namedItem(name);
 let sent = null, channel = null, named = false;
 
 const what = () => form.querySelector("input[name=what]:checked").value;
