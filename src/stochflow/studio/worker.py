@@ -1,7 +1,9 @@
 """The process of a job: one call of a public function. What is to be done comes on standard input."""
 
 import json
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from pathlib import Path
@@ -15,7 +17,10 @@ from stochflow.studio.jobs import RESULT
 def perform(kind: str, target: Path, arguments: dict[str, Any]) -> None:
     """Do a job."""
     if kind == "train":
-        stochflow.train(**arguments, out=target)
+        # a stop that comes before the first step ends the run in order too
+        asked = threading.Event()
+        signal.signal(signal.SIGINT, lambda *_: asked.set())
+        stochflow.train(**arguments, out=target, stop=asked.is_set)
     elif kind == "ask":
         stochflow.Campaign.open(target).ask(**arguments)
     else:
