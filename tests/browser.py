@@ -47,6 +47,7 @@ class Browser:
 
     def visit(self, address: str, width: int = 1280, scheme: str = "light") -> None:
         self.width = width
+        self.driver.get("about:blank")  # an address that differs after its # alone would not be opened anew
         self.driver.get_log("browser")
         self.driver.get_log("performance")
         screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
@@ -77,7 +78,7 @@ class Browser:
         """Addresses that were asked for since the page was opened; images that stand in the page itself are none."""
         events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
         asked = [event["params"]["request"] for event in events if event["method"] == "Network.requestWillBeSent"]
-        return [request["url"] for request in asked if not request["url"].startswith("data:")]
+        return [request["url"] for request in asked if not request["url"].startswith(("data:", "about:"))]
 
     def overflow(self) -> int:
         """Pixels by which the page is wider than the screen. A phone's own idea of its width grows with the page."""

@@ -14,7 +14,7 @@ from stochflow.cli.inspect import doctor, evaluate, exact, methods, report, samp
 from stochflow.cli.render import console, messages, plain, show_warnings, tell
 from stochflow.cli.studio import studio
 from stochflow.cli.train import pretrain, train
-from stochflow.core.errors import StochflowError
+from stochflow.core.errors import StochflowError, speak_as_command_line
 from stochflow.core.processes import leads
 
 app = typer.Typer(
@@ -59,6 +59,7 @@ def root(
 def main() -> None:
     """Entry point: errors a user can mend are one sentence on standard error, with exit code 2."""
     show_warnings()
+    speak_as_command_line()
     console.quiet = messages.quiet = not leads()  # of the processes that share a run one speaks
     try:
         code = app(standalone_mode=False)
