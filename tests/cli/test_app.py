@@ -6,7 +6,9 @@ import shutil
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -85,6 +87,33 @@ def test_every_command_explains_each_of_its_options(command: str, run_cli: Stoch
         assert parameter.help, parameter.name
         if parameter.param_type_name == "option":
             assert any(option in result.out for option in parameter.opts), parameter.name
+
+
+def options_of(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Every option of a command and of the commands below it."""
+    for part, below in getattr(command, "commands", {}).items():
+        yield from options_of(below, f"{name} {part}")
+    yield from ((f"{name} {option.name}", option) for option in command.params if option.param_type_name == "option")
+
+
+def test_every_option_with_a_value_says_its_default() -> None:
+    silent = {"install_completion", "show_completion"}
+    options = [(name, option) for name, option in options_of(typer.main.get_command(cli.app), "") if not option.is_flag]
+    assert len(options) > 150
+    for name, option in options:
+        if option.required or option.name in silent:
+            continue
+        assert option.default not in (None, "", ()) or "[default: " in option.help, name
+
+
+@pytest.mark.parametrize("words", ["tasks", "methods", "series", "exact tfbind8", "channel show nnk:0.1"])
+def test_tables_fit_eighty_columns_with_whole_headings(
+    words: str, run_cli: Stochflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run_cli(*words.split()).out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines[:4] if "…" in line]
 
 
 def test_a_task_whose_package_is_missing_is_listed_with_the_remedy(

@@ -12,6 +12,7 @@ from stochflow.cli.compare import INTERRUPTED, compare
 from stochflow.cli.forecast import forecast, series
 from stochflow.cli.inspect import doctor, evaluate, exact, methods, report, sample, show_config, tasks
 from stochflow.cli.render import console, messages, plain, show_warnings, tell
+from stochflow.cli.status import status
 from stochflow.cli.studio import studio
 from stochflow.cli.train import pretrain, train
 from stochflow.core.errors import StochflowError, speak_as_command_line
@@ -31,6 +32,7 @@ for command in (
     evaluate,
     report,
     doctor,
+    status,
     exact,
     tasks,
     methods,
