@@ -51,7 +51,7 @@ def _training(found: "Overview") -> bool:
 
 def _print(found: "Overview", folder: Path) -> None:
     if not found.runs and not found.campaigns:
-        say(f"There are no runs and no campaigns in {folder}.")
+        say(f"No runs and no campaigns are in the folder {folder}")
     if found.runs:
         console.print(_runs_table(found.runs, folder))
     if found.campaigns:
