@@ -138,7 +138,7 @@ def test_tasks_and_methods_are_listed_by_name(run_cli: Stochflow) -> None:
     assert result.code == 0
     assert all(name in result.out for name in METHODS)
     # every row of the table has what it is, what it may use, and where it comes from
-    assert all(heading in result.out for heading in ("what it minimises", "what it may use", "reference"))
+    assert all(heading in result.out for heading in ("what it minimises", "what it may use", "where it is from"))
     assert result.out.count("arXiv") >= len([found for found in METHODS.values() if "arXiv" in found.reference])
 
 
@@ -364,9 +364,15 @@ def test_a_matrix_file_with_an_odd_name_works(run_cli: Stochflow, tmp_path: Path
     assert (result.code, result.err) == (0, "")
 
 
-def test_a_damaged_checkpoint_is_passed_over_with_one_warning(run_cli: Stochflow, run: Path) -> None:
-    newest = max((run / "checkpoint").glob("*.safetensors"))
-    os.truncate(newest, 100)
+def test_a_damaged_checkpoint_is_passed_over_with_one_warning(run_cli: Stochflow, tmp_path: Path) -> None:
+    steps: list[float] = []
+    asked = {
+        "settings": (*TINY, "checkpoint_every=0.25"),
+        "out": tmp_path / "cut",
+        "listen": lambda *_: steps.append(0.0),
+    }
+    run = stochflow.train(method="sgfn-db", steps=4, stop=lambda: len(steps) == 2, **asked).path
+    os.truncate(max((run / "checkpoint").glob("*.safetensors")), 100)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         result = run_cli("sample", run, "-n", 3)
@@ -375,6 +381,28 @@ def test_a_damaged_checkpoint_is_passed_over_with_one_warning(run_cli: Stochflow
     (line,) = result.err.splitlines()
     assert line.startswith("Warning: ")
     assert "going on from step-000000001" in line
+
+
+def test_a_finished_run_keeps_one_checkpoint_and_trains_on_from_it(run_cli: Stochflow, run: Path) -> None:
+    assert [path.stem for path in (run / "checkpoint").glob("*.json")] == ["step-000000002"]
+    assert run_cli("train", "--resume", "--out", run, "--steps", 4).code == 0
+    assert [path.stem for path in (run / "checkpoint").glob("*.json")] == ["step-000000004"]
+
+
+def test_a_run_ends_with_five_lines_and_the_next_command(run_cli: Stochflow) -> None:
+    asked = ("train", "hypergrid", "--method", "sgfn-db", "--steps", 5, *SET)
+    lines = run_cli(*asked, "--out", "one run").out.splitlines()
+    summary = stochflow.load("one run").summary
+    assert lines == [
+        f"Finished hypergrid, sgfn-db, noise 0.25, seed 0: 80 trajectories, 0:00:{round(summary.seconds):02}.",
+        f"Designs: mean score {summary.mean_score:.3f} ({summary.attainable_score:.3f} is possible), "
+        f"best 100 {summary.top100_mean:.3f}, {summary.num_modes} different peaks.",
+        stochflow.doctor("one run")[0].verdict,
+        "Run directory: one run (designs in samples.csv)",
+        f"Next: stochflow {'report' if stochflow.doctor('one run')[0].healthy else 'doctor'} 'one run'",
+    ]
+    shown = run_cli(*asked, "--out", "other", "--all").out
+    assert all(name in shown for name in summary.model_dump())
 
 
 def test_a_run_that_fails_exits_with_one_and_keeps_its_checkpoint(run_cli: Stochflow, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def _end(run: "Run", all_figures: bool, again: str, following: str | None = None
 
     Args:
         again: command that goes on with a run that was stopped.
-        following: command after a run that was not; by default its report.
+        following: command after one that was not; by default its report, or the doctor where something is wrong.
     """
     from stochflow import api
 
@@ -80,12 +80,12 @@ def _end(run: "Run", all_figures: bool, again: str, following: str | None = None
     if run.summary.status == "interrupted":
         tell(f"Stopped early; continue with `stochflow {escape(again)}`.")
         following = f"stochflow {again}"
-    elif diagnosis.findings:
-        following = f"stochflow doctor {path}"
+    elif following is None:
+        following = f"stochflow {'report' if diagnosis.healthy else 'doctor'} {path}"
     if all_figures:
         print_summary(run.summary)
     files = " and ".join(name for name in _SAMPLES if (run.path / name).exists())
     lines = [*ending(run.summary), diagnosis.verdict]
-    lines += [f"Run directory: {run.path} (designs in {files})", f"Next: {following or f'stochflow report {path}'}"]
+    lines += [f"Run directory: {run.path} (designs in {files})", f"Next: {following}"]
     for line in lines:
         say(line)
