@@ -105,6 +105,12 @@ def test_only_models_import_the_engine() -> None:
     assert not [path for path in others if any(f"{name}.".startswith("models.engine.") for name in imported(path))]
 
 
+def test_the_studio_stands_on_the_public_functions_alone() -> None:
+    studio = [path for path in MODULES if part_of(name_of(path)) == "studio"]
+    assert studio
+    assert {part_of(name) for path in studio for name in imported(path)} == {"__init__", "core", "studio"}
+
+
 def test_no_imports_go_in_a_circle() -> None:
     graph = {name_of(path): set(imported(path)) - {name_of(path)} for path in MODULES}
     assert len(list(TopologicalSorter(graph).static_order())) == len(NAMES)
