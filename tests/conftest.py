@@ -10,10 +10,13 @@ import torch
 from hypothesis import settings
 from torch import Tensor
 
+from stochflow.core.errors import speak_as_command_line
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.tfbind8 import TFBind8
 from tests.fuzz import counts
 
+# messages are tested as they are written: with the options and commands of the command line
+speak_as_command_line()
 # small tensors: a second thread costs more than it brings, and the suite may run on two processes
 torch.set_num_threads(1)
 # the same examples on every machine and every day: a red test stays red until the code is mended

@@ -14,7 +14,8 @@ SOURCE = Path(stochflow.__file__).parent
 # From first to last: a module may import from earlier packages and from its own.
 ORDER = [
     *("core", "config", "environments", "truth", "models", "surrogates", "sampling", "objectives", "evaluation"),
-    *("runs", "training", "experiments", "reports", "forecasting", "campaigns", "api", "__init__", "cli", "__main__"),
+    *("runs", "training", "experiments", "reports", "forecasting", "campaigns"),
+    *("overview", "api", "__init__", "studio", "cli", "__main__"),
 ]
 RANK = {part: rank for rank, part in enumerate(ORDER)}
 MODULES = sorted(SOURCE.rglob("*.py"))
@@ -102,6 +103,12 @@ def test_a_module_imports_only_from_what_stands_before_it(path: Path) -> None:
 def test_only_models_import_the_engine() -> None:
     others = [path for path in MODULES if part_of(name_of(path)) != "models"]
     assert not [path for path in others if any(f"{name}.".startswith("models.engine.") for name in imported(path))]
+
+
+def test_the_studio_stands_on_the_public_functions_alone() -> None:
+    studio = [path for path in MODULES if part_of(name_of(path)) == "studio"]
+    assert studio
+    assert {part_of(name) for path in studio for name in imported(path)} == {"__init__", "core", "studio"}
 
 
 def test_no_imports_go_in_a_circle() -> None:

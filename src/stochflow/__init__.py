@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stochflow.api import pretrain as pretrain
     from stochflow.api import report as report
     from stochflow.api import sample as sample
+    from stochflow.api import status as status
     from stochflow.api import train as train
     from stochflow.campaigns.campaign import Campaign as Campaign
     from stochflow.config.methods import Method as Method
@@ -88,7 +89,7 @@ if TYPE_CHECKING:
 
 # where every public name is
 _PLACES = {
-    "api": "build doctor evaluate exact load pretrain report sample train",
+    "api": "build doctor evaluate exact load pretrain report sample status train",
     "campaigns.campaign": "Campaign",
     "config.methods": "Method register_method",
     "config.objectives": "ObjectiveRecord",

@@ -20,6 +20,7 @@ from stochflow.experiments.finished_run import Function
 from stochflow.experiments.finished_run import Run as Run
 from stochflow.experiments.launch import LaunchOptions, Listener, launch, prepare
 from stochflow.experiments.torch_settings import torch_threads
+from stochflow.overview import Overview, overview
 from stochflow.reports.diagnosis import Diagnosis, diagnose
 from stochflow.reports.page import write_report
 from stochflow.runs.directory import RunDirectory, is_vacant, recover
@@ -287,6 +288,17 @@ def doctor(run: str | Path | Run) -> list[Diagnosis]:
     for problem in problems:
         warnings.warn(problem, stacklevel=2)
     return found
+
+
+def status(folder: str | Path) -> Overview:
+    """Where the runs and campaigns of a folder stand, also while they go on; the folder may be a run itself.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     status(folder)
+    Overview(runs=[], campaigns=[])
+    """
+    return overview(Path(folder))
 
 
 def load(

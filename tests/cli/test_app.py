@@ -6,12 +6,15 @@ import shutil
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 import typer
 import yaml
+from rich.cells import cell_len
 
 import stochflow
 from stochflow import api
@@ -87,6 +90,33 @@ def test_every_command_explains_each_of_its_options(command: str, run_cli: Stoch
             assert any(option in result.out for option in parameter.opts), parameter.name
 
 
+def options_of(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Every option of a command and of the commands below it."""
+    for part, below in getattr(command, "commands", {}).items():
+        yield from options_of(below, f"{name} {part}")
+    yield from ((f"{name} {option.name}", option) for option in command.params if option.param_type_name == "option")
+
+
+def test_every_option_with_a_value_says_its_default() -> None:
+    silent = {"install_completion", "show_completion"}
+    options = [(name, option) for name, option in options_of(typer.main.get_command(cli.app), "") if not option.is_flag]
+    assert len(options) > 150
+    for name, option in options:
+        if option.required or option.name in silent:
+            continue
+        assert option.default not in (None, "", ()) or "[default: " in option.help, name
+
+
+@pytest.mark.parametrize("words", ["tasks", "methods", "series", "exact tfbind8", "channel show nnk:0.1"])
+def test_tables_fit_eighty_columns_with_whole_headings(
+    words: str, run_cli: Stochflow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = run_cli(*words.split()).out.splitlines()
+    assert max(map(cell_len, lines)) <= 80  # the accent of P̂ takes no column
+    assert not [line for line in lines[:4] if "…" in line]
+
+
 def test_a_task_whose_package_is_missing_is_listed_with_the_remedy(
     run_cli: Stochflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +139,7 @@ def test_tasks_and_methods_are_listed_by_name(run_cli: Stochflow) -> None:
     assert result.code == 0
     assert all(name in result.out for name in METHODS)
     # every row of the table has what it is, what it may use, and where it comes from
-    assert all(heading in result.out for heading in ("what it minimises", "what it may use", "reference"))
+    assert all(heading in result.out for heading in ("what it minimises", "what it may use", "where it is from"))
     assert result.out.count("arXiv") >= len([found for found in METHODS.values() if "arXiv" in found.reference])
 
 
@@ -335,9 +365,15 @@ def test_a_matrix_file_with_an_odd_name_works(run_cli: Stochflow, tmp_path: Path
     assert (result.code, result.err) == (0, "")
 
 
-def test_a_damaged_checkpoint_is_passed_over_with_one_warning(run_cli: Stochflow, run: Path) -> None:
-    newest = max((run / "checkpoint").glob("*.safetensors"))
-    os.truncate(newest, 100)
+def test_a_damaged_checkpoint_is_passed_over_with_one_warning(run_cli: Stochflow, tmp_path: Path) -> None:
+    steps: list[float] = []
+    asked = {
+        "settings": (*TINY, "checkpoint_every=0.25"),
+        "out": tmp_path / "cut",
+        "listen": lambda *_: steps.append(0.0),
+    }
+    run = stochflow.train(method="sgfn-db", steps=4, stop=lambda: len(steps) == 2, **asked).path
+    os.truncate(max((run / "checkpoint").glob("*.safetensors")), 100)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
         result = run_cli("sample", run, "-n", 3)
@@ -346,6 +382,28 @@ def test_a_damaged_checkpoint_is_passed_over_with_one_warning(run_cli: Stochflow
     (line,) = result.err.splitlines()
     assert line.startswith("Warning: ")
     assert "going on from step-000000001" in line
+
+
+def test_a_finished_run_keeps_one_checkpoint_and_trains_on_from_it(run_cli: Stochflow, run: Path) -> None:
+    assert [path.stem for path in (run / "checkpoint").glob("*.json")] == ["step-000000002"]
+    assert run_cli("train", "--resume", "--out", run, "--steps", 4).code == 0
+    assert [path.stem for path in (run / "checkpoint").glob("*.json")] == ["step-000000004"]
+
+
+def test_a_run_ends_with_five_lines_and_the_next_command(run_cli: Stochflow) -> None:
+    asked = ("train", "hypergrid", "--method", "sgfn-db", "--steps", 5, *SET)
+    lines = run_cli(*asked, "--out", "one run").out.splitlines()
+    summary = stochflow.load("one run").summary
+    assert lines == [
+        f"Finished hypergrid, sgfn-db, noise 0.25, seed 0: 80 trajectories, 0:00:{round(summary.seconds):02}.",
+        f"Designs: mean score {summary.mean_score:.3f} ({summary.attainable_score:.3f} is possible), "
+        f"best 100 {summary.top100_mean:.3f}, {summary.num_modes} different peaks.",
+        stochflow.doctor("one run")[0].verdict,
+        "Run directory: one run (designs in samples.csv)",
+        f"Next: stochflow {'report' if stochflow.doctor('one run')[0].healthy else 'doctor'} 'one run'",
+    ]
+    shown = run_cli(*asked, "--out", "other", "--all").out
+    assert all(name in shown for name in summary.model_dump())
 
 
 def test_a_run_that_fails_exits_with_one_and_keeps_its_checkpoint(run_cli: Stochflow, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def test_pretrain_then_train_from_it(run_cli: Stochflow) -> None:
     pretrain = ["pretrain", "--tasks", "favourite-0,favourite-1", "--noise", "0.2", "--steps", "20", *SMALL]
     code, out, err = run_cli(*pretrain, "--out", "runs/many")
     assert (code, "regret" in out, "20 steps" in err) == (0, True, True)
-    assert "go on with `stochflow train TASK --from runs/many --support N`" in out
+    assert "Next: stochflow train TASK --from runs/many --support N\n" in out
     assert run_cli(*pretrain, "--out", "runs/many")[0] == 2
     assert run_cli(*pretrain, "--out", "runs/many", "--overwrite")[0] == 0
 

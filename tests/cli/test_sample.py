@@ -98,9 +98,9 @@ def test_what_cannot_be_ranked_is_refused_in_one_sentence(arguments: str, messag
 def test_a_table_has_no_noise_unless_it_is_asked_for(run_cli: Stochflow) -> None:
     Path("scores.csv").write_text(TABLE, encoding="utf-8")
     asked = ("train", "--table", "scores.csv", "--steps", 1, "--method", "sgfn-db", *_set(TINY))
-    assert "\nnoise: none\n" in run_cli(*asked).out
+    assert "Finished scores, sgfn-db, noise none, seed 0: " in run_cli(*asked).out
     assert stochflow.load("runs/scores-sgfn-db-none-seed0").summary.noise == 0.0
-    assert "\nnoise: 0.1\n" in run_cli(*asked, "--feedback", "step", "--set", "channel.noise=0.1").out
+    assert ", noise 0.1, " in run_cli(*asked, "--feedback", "step", "--set", "channel.noise=0.1").out
     assert Path("runs/scores-sgfn-db-0.1-seed0").is_dir()
 
 

@@ -12,8 +12,10 @@ from stochflow.cli.compare import INTERRUPTED, compare
 from stochflow.cli.forecast import forecast, series
 from stochflow.cli.inspect import doctor, evaluate, exact, methods, report, sample, show_config, tasks
 from stochflow.cli.render import console, messages, plain, show_warnings, tell
+from stochflow.cli.status import status
+from stochflow.cli.studio import studio
 from stochflow.cli.train import pretrain, train
-from stochflow.core.errors import StochflowError
+from stochflow.core.errors import StochflowError, speak_as_command_line
 from stochflow.core.processes import leads
 
 app = typer.Typer(
@@ -22,7 +24,22 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-for command in (train, pretrain, compare, sample, evaluate, report, doctor, exact, tasks, methods, forecast, series):
+for command in (
+    train,
+    pretrain,
+    compare,
+    sample,
+    evaluate,
+    report,
+    doctor,
+    status,
+    exact,
+    tasks,
+    methods,
+    forecast,
+    series,
+    studio,
+):
     app.command()(command)
 app.command(name="config")(show_config)
 app.add_typer(channel.app, name="channel")
@@ -44,6 +61,7 @@ def root(
 def main() -> None:
     """Entry point: errors a user can mend are one sentence on standard error, with exit code 2."""
     show_warnings()
+    speak_as_command_line()
     console.quiet = messages.quiet = not leads()  # of the processes that share a run one speaks
     try:
         code = app(standalone_mode=False)

@@ -32,6 +32,7 @@ _CREATE = (
 )
 _SHOWN = 12  # rows of a table in a terminal
 _FOLDED = 24  # letters in a line of a reason there
+_ASKED = ["id", "order", "well", "predicted", "interval", "why"]
 _JUDGED = ["sequence", "predicted", "low", "high", "distance", "measured", "feasible"]  # columns that fit there
 _DIRECTORY = typer.Argument(metavar="DIR", help="Directory of the campaign.")
 
@@ -74,8 +75,10 @@ def tell_results(
 def ask(
     directory: Annotated[Path, _DIRECTORY],
     num: Annotated[int | None, typer.Option("-n", help="Designs to order.  [default: the campaign's batch]")] = None,
-    out: Annotated[Path | None, typer.Option(help="CSV file to write, one row per well.")] = None,
-    again: Annotated[int | None, typer.Option(metavar="ASK", help="Write an earlier ask again.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write, one row per well.  [default: none]")] = None,
+    again: Annotated[
+        int | None, typer.Option(metavar="ASK", help="Write an earlier ask again.  [default: none]")
+    ] = None,
 ) -> None:
     """Choose the designs to order next; they are pending until they are told."""
     if again is not None and num is not None:
@@ -87,7 +90,8 @@ def ask(
     if out is not None:
         _write(plate, out)
     else:
-        _print(plate.drop(columns="plate"), f"{counted(len(plate), 'design')} to order")
+        interval = plate["low"].map("{:.3g}".format) + " to " + plate["high"].map("{:.3g}".format)
+        _print(plate.assign(interval=interval)[_ASKED], f"{counted(len(plate), 'design')} to order")
 
 
 @app.command()
@@ -107,7 +111,7 @@ def status(directory: Annotated[Path, _DIRECTORY]) -> None:
 def judge(
     directory: Annotated[Path, _DIRECTORY],
     candidates: Annotated[Path, typer.Argument(help="FASTA, CSV with a column sequence, or one sequence per line.")],
-    out: Annotated[Path | None, typer.Option(help="CSV file to write.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write.  [default: none]")] = None,
 ) -> None:
     """Predict designs that somebody else proposes, and say what is known of them."""
     _check_name(out)
@@ -126,7 +130,7 @@ def rehearse(
     table: Annotated[str, typer.Argument(help="CSV with sequence and score, or a task such as tfbind8.")],
     rounds: Annotated[int, typer.Option(min=1, help="Rounds to play.")] = 4,
     batch: Annotated[int | None, typer.Option(help="Wells of a round.  [default: the campaign's batch]")] = None,
-    out: Annotated[Path | None, typer.Option(help="CSV file to write.")] = None,
+    out: Annotated[Path | None, typer.Option(help="CSV file to write.  [default: none]")] = None,
 ) -> None:
     """Play the next rounds on known scores; the campaign itself stays as it is."""
     _check_name(out)

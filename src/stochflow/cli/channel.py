@@ -37,7 +37,8 @@ def fit(
     ],
     out: Annotated[Path, typer.Option(help="YAML file to write, for --noise.")],
     orders: Annotated[
-        Path | None, typer.Option(help="What was ordered, of which reads are read: FASTA, CSV or one per line.")
+        Path | None,
+        typer.Option(help="What was ordered, of which reads are read: FASTA, CSV or one per line.  [default: none]"),
     ] = None,
     intended: Annotated[str, typer.Option(help="Column of intended strings.")] = "intended",
     observed: Annotated[str, typer.Option(help="Column of observed strings.")] = "observed",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from stochflow.cli.render import console, messages, plain
+from stochflow.cli.render import console, listing, messages, plain
 from stochflow.config.options import names_in
 from stochflow.config.yaml import parse_assignment
 from stochflow.core.errors import ConfigError
@@ -42,17 +42,25 @@ def forecast(
     id_column: Annotated[str, typer.Option(help="Column that names the series.")] = "unique_id",
     time_column: Annotated[str, typer.Option(help="Column of timestamps.")] = "ds",
     target_column: Annotated[str, typer.Option(help="Column of values.")] = "y",
-    future: Annotated[str, typer.Option(metavar="A,B", help="Columns known in advance.")] = "",
-    past: Annotated[str, typer.Option(metavar="A,B", help="Columns known up to now.")] = "",
-    static: Annotated[str, typer.Option(metavar="A,B", help="Columns with one value per series.")] = "",
-    future_data: Annotated[Path | None, typer.Option(help="Table with the columns known in advance.")] = None,
+    future: Annotated[str, typer.Option(metavar="A,B", help="Columns known in advance.  [default: none]")] = "",
+    past: Annotated[str, typer.Option(metavar="A,B", help="Columns known up to now.  [default: none]")] = "",
+    static: Annotated[
+        str, typer.Option(metavar="A,B", help="Columns with one value per series.  [default: none]")
+    ] = "",
+    future_data: Annotated[
+        Path | None, typer.Option(help="Table with the columns known in advance.  [default: none]")
+    ] = None,
     network: Annotated[
         str, typer.Option(metavar="auto|none|mlp|transformer", help="What refines the linear models.")
     ] = "auto",
     seed: Annotated[int, typer.Option(help="Seed of every random generator.")] = 0,
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="name=value", help="Override one setting (see --list-settings); repeatable."),
+        typer.Option(
+            "--set",
+            metavar="name=value",
+            help="Override one setting (see --list-settings); repeatable.  [default: none]",
+        ),
     ] = None,
     list_settings: Annotated[
         bool,
@@ -62,7 +70,7 @@ def forecast(
     ] = False,
     out: Annotated[Path, typer.Option(help="CSV of forecasts.")] = Path("forecast.csv"),
     plot: Annotated[bool, typer.Option("--plot", help="Also draw a fan chart, as HTML beside --out.")] = False,
-    save: Annotated[Path | None, typer.Option(help="Folder to keep the fitted forecaster in.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Folder to keep the fitted forecaster in.  [default: none]")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
 ) -> None:
     """Forecast time series: medians and intervals as CSV, a fan chart with --plot."""
@@ -107,11 +115,9 @@ def forecast(
 
 def series() -> None:
     """List the real time series that ship with the package."""
-    from rich.table import Table
-
     with importing():
         from stochflow.forecasting.data.datasets import SERIES
-    table = Table("series", "group", "freq", "horizon", "what it is")
+    table = listing("series", "group", "freq", "steps", "what it is")
     for info in SERIES.values():
         table.add_row(info.name, info.group, info.freq, str(info.horizon), info.description)
     console.print(table)

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from stochflow.cli.parameters import takes
-from stochflow.cli.render import console, messages, print_optimum, print_summary, say, say_unscored
+from stochflow.cli.render import console, listing, messages, print_optimum, print_summary, say, say_unscored
 from stochflow.config.methods import METHODS, Method, other_methods
 from stochflow.config.options import AS_JSON, CONFIG, EVALUATE, EXACT, RUN, SAMPLE, Option, arguments_of, settings_of
 from stochflow.config.yaml import annotated_yaml
@@ -113,23 +113,16 @@ def exact(**given: Any) -> None:
 
 def tasks() -> None:
     """List the tasks, those of other packages too."""
-    from rich.table import Column, Table
+    from rich.table import Column
 
-    table = Table(
-        Column("task", no_wrap=True),
-        "alphabet",
-        Column("size", justify="right", no_wrap=True),
-        Column("measured", justify="right"),
-        Column("source", no_wrap=True),
-        "what it is",
-    )
+    table = listing(Column("task", no_wrap=True), Column("letters", no_wrap=True), "what it is")
     missing: dict[str, None] = {}
     for name, entry in TASKS.items():
         if isinstance(entry, TaskEntry) and entry.extra is not None:
             try:
                 extra(*entry.extra)
             except ConfigError as error:
-                table.add_row(name, "", "", "", "", "see below")
+                table.add_row(name, "", "see below")
                 missing[str(error)] = None
                 continue
         found = entry if isinstance(entry, TaskEntry) else entry()
@@ -143,7 +136,7 @@ def tasks() -> None:
         table.add_row(escape(name), *_task_cells(found, package_of(point)))
     for name in GRAPHS:
         form = escape(FORMS[name.partition(":")[0]])
-        table.add_row(name, "graph", "", "", "computed", f"States form a graph; in general {form}.")
+        table.add_row(name, "graph", f"States form a graph; in general {form}.")
     console.print(table)
     for sentence in missing:
         console.print(sentence, highlight=False, markup=False)
@@ -153,18 +146,19 @@ def tasks() -> None:
     )
 
 
-def _task_cells(task: "TaskEntry | Task", source: str) -> tuple[str, ...]:
+def _task_cells(task: "TaskEntry | Task", source: str) -> tuple[str, str]:
     """A task's row after its name, for rich."""
     letters = task.letters if isinstance(task, TaskEntry) else task.alphabet.letters
-    shown = letters if letters is not None and len(letters) <= _FEW_LETTERS else f"{task.num_tokens} letters"
+    shown = letters if letters is not None and len(letters) <= _FEW_LETTERS else str(task.num_tokens)
     size = task.num_tokens**task.length
-    share = "–" if task.num_measured is None else f"{task.num_measured / size:.1%}"
-    return escape(shown), f"{task.num_tokens}^{task.length}", share, escape(source), escape(task.description)
+    share = "" if task.num_measured is None else f", {task.num_measured / size:.1%} measured"
+    about = f"{task.description.rstrip('.')}; {task.num_tokens}^{task.length} designs{share}; {source}."
+    return escape(shown), escape(about)
 
 
 def methods() -> None:
     """List the methods, those of other packages too."""
-    from rich.table import Column, Table
+    from rich.table import Column
 
     known = dict(METHODS)
     for name, found in other_methods():
@@ -172,10 +166,9 @@ def methods() -> None:
             known[name] = found
         else:
             warnings.warn(str(found), stacklevel=1)
-    names = Column("method", min_width=max(map(len, known)))
-    table = Table(names, "what it minimises", "what it may use", "reference")
+    table = listing(Column("method", no_wrap=True), "what it minimises, what it may use, and where it is from")
     for name, method in known.items():
-        table.add_row(*map(escape, (name, method.description, method.uses, method.reference)))
+        table.add_row(escape(name), escape(f"{method.description} Uses: {method.uses}. From: {method.reference}."))
     console.print(table)
 
 

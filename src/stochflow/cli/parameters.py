@@ -33,7 +33,7 @@ def _parameter(option: Option) -> inspect.Parameter:
     required = option.default is ...
     kind = option.kind if required or option.default is not None else option.kind | None
     shown: dict[str, Any] = {
-        "help": option.help,
+        "help": _help(option),
         "metavar": option.metavar,
         "autocompletion": _CHOICES.get(option.name),
     }
@@ -47,3 +47,9 @@ def _parameter(option: Option) -> inspect.Parameter:
         default=inspect.Parameter.empty if required else option.default,
         annotation=Annotated[kind, info],
     )
+
+
+def _help(option: Option) -> str:
+    """What an option is for, and its default where typer does not say it: none, unless the text names one."""
+    silent = option.default is None and option.kind is not bool and "[default:" not in option.help
+    return f"{option.help}  [default: none]" if silent else option.help

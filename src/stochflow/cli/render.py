@@ -13,7 +13,7 @@ from stochflow.core.errors import Note
 
 if TYPE_CHECKING:
     import pandas as pd
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from stochflow.evaluation.summary import Summary
     from stochflow.experiments.sweep.compare import Comparison
@@ -107,6 +107,36 @@ def print_summary(summary: "Summary") -> None:
         shown += "" if error is None else f" ± {error:.2g}"
         table.add_row(name, escape(shown), style="bold" if name == headline else None)
     console.print(table)
+
+
+def ending(summary: "Summary") -> list[str]:
+    """Two sentences on what came of a run: what it did, and what was designed."""
+    from stochflow.runs.monitor.throughput import time_text
+
+    done = "Finished" if summary.status == "finished" else "Stopped"
+    noise = f"{summary.noise:g}" if isinstance(summary.noise, float) else summary.noise
+    noise = "none" if noise == "0" else noise
+    spent = f"{summary.trajectories:,} trajectories" if summary.trajectories else f"{summary.steps:,} steps"
+    parts = []
+    if summary.mean_score is not None:
+        best = "" if summary.attainable_score is None else f" ({summary.attainable_score:.3f} is possible)"
+        parts.append(f"mean score {summary.mean_score:.3f}{best}")
+    if summary.top100_mean is not None:
+        parts.append(f"best 100 {summary.top100_mean:.3f}")
+    parts.append(f"{summary.num_modes} different peaks")
+    return [
+        f"{done} {summary.task}, {summary.method}, noise {noise}, seed {summary.seed}: {spent}, "
+        f"{time_text(summary.seconds)}.",
+        f"Designs: {', '.join(parts)}.",
+    ]
+
+
+def listing(*columns: "Column | str", title: str | None = None) -> "Table":
+    """An empty table for long texts: no lines between the columns, so that they fit 80 of them."""
+    from rich import box
+    from rich.table import Table
+
+    return Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, title=title)
 
 
 def print_optimum(result: Mapping[str, Any]) -> None:

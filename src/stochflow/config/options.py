@@ -128,6 +128,7 @@ _FEEDBACK = Option(
     "feedback",
     metavar="step|none",
 )
+_RUN_NOISE = replace(_NOISE, help=_NOISE_HELP + "  [default: as in training]")
 _RUN_FEEDBACK = replace(_FEEDBACK, help=f"{_FEEDBACK_HELP}  [default: as in training]")
 _SEED = Option("seed", int, "Seed of every random generator.  [default: 0]", "seed")
 _TRAJECTORIES = Option("trajectories", int, "Budget in trajectories.  [default: 32000]", "budget.trajectories")
@@ -158,7 +159,7 @@ _ORACLE_ENGINE = (
         metavar="local|ray",
         parse=_engine,
     ),
-    Option("address", str, "Ray cluster that calls the oracle; started here if not given.", "oracle.address"),
+    Option("address", str, "Ray cluster that calls the oracle.  [default: one started here]", "oracle.address"),
 )
 RUN_ORACLE_ENGINE = tuple(
     replace(option, help=option.help.replace("default: local", "default: as in training")) for option in _ORACLE_ENGINE
@@ -329,7 +330,7 @@ COMPARE = (
     _DETERMINISTIC,
     Option("jobs", int, "Runs at a time.  [default: one per core]"),
     Option("engine", str, "Processes here or a Ray cluster.  [default: local]", metavar="local|ray"),
-    Option("address", str, "Ray cluster to join; started here if not given."),
+    Option("address", str, "Ray cluster to join.  [default: one started here]"),
     _TRACK,
     Option("out", Path, "Folder of the comparison.  [default: runs/compare]"),
 )
@@ -341,13 +342,13 @@ SAMPLE = (
     Option("best", int, "Only the N different designs with the highest scores.", metavar="N"),
     Option("exclude", Path, "CSV, TSV, FASTA or lines of sequences to leave out.", metavar="FILE"),
     Option("exclude_column", str, "Column of --exclude.  [default: sequence, or the first]"),
-    _NOISE,
+    _RUN_NOISE,
     _RUN_FEEDBACK,
-    Option("seed", int, "Another seed gives other designs."),
+    Option("seed", int, "Another seed gives other designs.  [default: as in training]"),
     _SCORE_SAMPLES,
     _RUN_ORACLE,
     *RUN_ORACLE_ENGINE,
-    Option("out", Path, "File to write; standard output by default."),
+    Option("out", Path, "File to write.  [default: standard output]"),
 )
-EVALUATE = (RUN, _NOISE, _RUN_FEEDBACK, _SCORE_SAMPLES, _RUN_ORACLE, *RUN_ORACLE_ENGINE)
+EVALUATE = (RUN, _RUN_NOISE, _RUN_FEEDBACK, _SCORE_SAMPLES, _RUN_ORACLE, *RUN_ORACLE_ENGINE)
 CONFIG = (replace(_TASK, help="Task name."), replace(_METHOD, help="Method name."), _CONFIG, _SETTINGS)

@@ -87,6 +87,21 @@ def check_columns(source: Path | bytes, separator: str = ",") -> None:
         raise ValueError(f"it has {len(first):,} columns, and {MAX_COLUMNS:,} are the most there may be")
 
 
+def is_locked(path: Path) -> bool:
+    """True while some process holds the lock of this file, which may be on a read-only disk; False without the file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.EACCES, errno.EAGAIN)
+    finally:
+        os.close(descriptor)
+    return False
+
+
 def sync_folder(folder: Path) -> None:
     """Flush a folder to disk, so that renames in it survive a power loss."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -149,6 +149,8 @@ def conclude_run(experiment: Experiment, directory: RunDirectory) -> None:
     if experiment.environment.evidence is not None:
         directory.write(HELD_OUT, experiment.environment.evidence.held_out.to_csv(index=False))
     directory.write_summary(summary)
+    if trainer.finished:
+        directory.keep_newest_checkpoint()
 
 
 def follow(experiment: Experiment, stop: Callable[[], bool]) -> None:

@@ -34,9 +34,9 @@ def save_checkpoint(folder: Path, state: dict[str, Tensor], step: int) -> None:
     remove_old(folder)
 
 
-def remove_old(folder: Path) -> None:
-    """Delete all but the last two checkpoints, and tensors without a manifest, which an interruption leaves."""
-    for old in _manifests(folder)[NUM_KEPT:]:
+def remove_old(folder: Path, num_kept: int = NUM_KEPT) -> None:
+    """Delete all but the last checkpoints, and tensors without a manifest, which an interruption leaves."""
+    for old in _manifests(folder)[num_kept:]:
         old.unlink()
     for tensors in folder.glob("step-*.safetensors"):
         if not tensors.with_suffix(".json").exists():

@@ -206,6 +206,12 @@ class RunDirectory:
                 sync_file(self._metrics)  # records up to a checkpoint must reach the disk before it
             save_checkpoint(self.path / "checkpoint", state, step)
 
+    def keep_newest_checkpoint(self) -> None:
+        """Delete the checkpoints before the newest, once that is known to be whole."""
+        self.load_checkpoint()
+        with self._writing():
+            remove_old(self.path / "checkpoint", 1)
+
     def load_checkpoint(self) -> dict[str, Tensor]:
         return load_checkpoint(self.path / "checkpoint")
 
