@@ -47,6 +47,7 @@ def train(
     method: str | None = None,
     noise: float | str | None = None,
     feedback: str | None = None,
+    context: str | None = None,
     deletion: float | None = None,
     duplication: float | None = None,
     seed: int | None = None,
@@ -101,6 +102,8 @@ def train(
             of a CSV or YAML confusion matrix. The default is 0.25, and "none" for a table or an oracle.
         feedback: "step", where a policy sees each outcome before its next letter, or "none", where it orders whole
             strings; "none" for a table or an oracle, "step" elsewhere.
+        context: what the policy reads beyond the letters so far: "none", "history" for the pairs of intended and made
+            letters, which pays where the noise has memory, or "support" with `pretrained`.
         deletion, duplication: probabilities that an intended letter is not written, or written twice; they need
             variable length.
         trajectories, steps, minutes: the budget; at most one of them.

@@ -203,7 +203,8 @@ def test_a_budget_of_oracle_calls_begins_after_the_support(many: Path, tmp_path:
         ("spelt", {}, r"sequences of 4 letters of ABC, and favourite-0 is another space; leave out --from"),
         ("tfbind8", {}, r"sequences of 4 letters of ABC, and tfbind8 is another space; leave out --from"),
         ("hypergrid", {}, r"and hypergrid is another space; leave out --from"),
-        ("favourite-2", {"noise": "none"}, r"under the channel 'uniform-slip', not 'none'; leave out --noise"),
+        ("favourite-2", {"context": "none"}, r"reads a support set; leave out --context none, or --from"),
+        ("favourite-2", {"context": "history"}, r"reads no history|reads a support set"),
         ("favourite-2", {"settings": ["model.width=8"]}, r"the network is that of .*; leave out settings of model"),
         ("favourite-2", {"settings": ["pretraining.context_width=8"]}, r"the network is that of"),
         ("favourite-2", {"method": "mcmc"}, r"'mcmc' trains no network; choose another --method"),
@@ -221,6 +222,11 @@ def test_a_run_that_cannot_begin_with_a_sampler_is_refused(
     with pytest.raises(ConfigError, match=message):
         stochflow.train(task, **given)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_may_begin_with_a_sampler_under_another_channel(many: Path, tmp_path: Path) -> None:
+    run = tune(many, tmp_path / "quiet", noise="none")
+    assert (run.summary.noise, run.summary.min_kl) == (0.0, pytest.approx(0.0, abs=1e-9))
 
 
 def test_another_run_is_no_pretrained_sampler(many: Path, tmp_path: Path) -> None:

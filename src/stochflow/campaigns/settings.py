@@ -54,6 +54,10 @@ def checked_settings(noise: float | str = "none", **values: Any) -> CampaignSett
     try:
         given = ChannelConfig.model_validate(parse_noise(noise))
         channel = with_edits(given, variable_length=False) if given.file is None else with_matrix_inside(given)
+        if channel.kind in ("bursts", "mixture"):
+            raise ConfigError(
+                f"a campaign orders whole plates, and '{noise}' has no matrix per position; choose another --noise"
+            )
         settings = CampaignSettings.model_validate({"noise": str(noise), "channel": channel, **values})
     except ValidationError as error:
         raise ConfigError(sentence_of(error, CampaignSettings)) from None

@@ -160,6 +160,12 @@ def print_optimum(result: Mapping[str, Any]) -> None:
         console.print(f"Prefixes with a child below the slip floor, by depth: {shares}", highlight=False)
     if ordered:
         _print_orders(result)
+    if "min_kl_revealed" in result:
+        line = (
+            f"Policies that read outcomes alone: {result['min_kl_without_history']:.5f}; that are told the hidden "
+            f"state: {result['min_kl_revealed']:.5f}. Certified to {result['min_kl_gap']:.1e} nats."
+        )
+        console.print(line, highlight=False)
 
 
 def _print_orders(result: Mapping[str, Any]) -> None:

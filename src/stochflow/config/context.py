@@ -30,6 +30,27 @@ class ContextConfig(Settings):
         return self
 
 
+class ReadingConfig(Settings):
+    """What policy and P̂ read beyond the letters so far (`--context`)."""
+
+    reads: Literal["none", "history", "support"] = Field(
+        "none",
+        description="Nothing, the pairs of intended and made letters so far, or a support set (with --from).",
+    )
+    width: int = Field(32, ge=2, le=2**14, description="Width of the encoder of the history.")
+    heads: int = Field(4, ge=1, description="Attention heads of it; they divide the width.")
+    layers: int = Field(1, ge=1, le=64, description="Self-attention blocks of it.")
+    join: Literal["scale-shift", "concatenate"] = Field(
+        "scale-shift", description="How the context meets the state: it scales and shifts it, or stands beside it."
+    )
+
+    @model_validator(mode="after")
+    def _whole_heads(self) -> "ReadingConfig":
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of {self.heads} heads")
+        return self
+
+
 class PretrainingConfig(Settings):
     """One sampler for several tasks (`stochflow pretrain`), and runs that begin with it (`stochflow train --from`)."""
 

@@ -88,9 +88,14 @@ class ChannelConfig(Settings):
         "nnk",
         "error-prone-pcr",
         "array-synthesis",
+        "bursts",
+        "mixture",
+        "drift",
     ] = Field("uniform-slip", description="Which channel.")
     noise: float | list[float] = Field(
-        0.25, description="Slip α, rate or share in [0, 1); a list gives one α per position (kind positional)."
+        0.25,
+        description="Slip α, rate or share in [0, 1); a list gives one α per position (kind positional) or the "
+        "numbers of bursts, mixture and drift.",
     )
     matrix: list[list[float]] | None = Field(None, description="K rows of K probabilities (kind confusion).")
     matrices: list[list[list[float]]] | None = Field(None, description="One matrix per position (kind positional).")

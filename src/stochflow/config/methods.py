@@ -80,7 +80,7 @@ METHODS: dict[str, Method] = {
     ),
     "sgfn-kl-trajectory": Method(
         "SGFN-KL over whole on-policy trajectories: half the batch variance of log R − Σ log M.",
-        "learned channel",
+        "learned channel; history (--context) where noise has memory",
         objectives.TRAJECTORY_KL,
         {"optimiser": {"learning_rate": 5e-3, "batch_size": 64, "updates": 1}},
         "defined in docs/explanation/method.md; the variance loss is VarGrad (Richter et al. 2020, arXiv:2010.10436)",
@@ -94,7 +94,7 @@ METHODS: dict[str, Method] = {
     ),
     "sgfn-tb": Method(
         "Stochastic trajectory balance over intentions, with log P̂ and a learned backward policy.",
-        "score memory, replay, learned channel",
+        "score memory, replay, learned channel; history (--context) where noise has memory",
         objectives.TRAJECTORY_BALANCE,
         _BALANCE,
         "Malkin et al. 2022, arXiv:2201.13259, with the dynamics of Pan et al. 2023, arXiv:2302.09465",

@@ -9,6 +9,15 @@ from stochflow.core.errors import ConfigError
 _YAML = (".yaml", ".yml")
 # channels by name, and the number that is meant without one; None where it must be given
 PRESETS = {"array-synthesis": 0.0005695, "dna-synthesis": 0.01, "doped": 0.79, "error-prone-pcr": 0.002, "nnk": None}
+# channels of several numbers: what the numbers are, and how many of them may be left out at the end
+SERIES = {
+    "bursts": (["slip within a burst", "begin", "end", "slip outside"], 1),
+    "drift": (["slip of the first letter", "of the last"], 0),
+    "mixture": (["slips of the machines"], 0),
+}
+
+
+EXAMPLES = {"bursts": "bursts:0.6,0.05,0.1", "drift": "drift:0.05,0.3", "mixture": "mixture:0.02,0.3"}
 
 
 def parse_noise(noise: float | str) -> dict[str, Any]:
@@ -19,6 +28,8 @@ def parse_noise(noise: float | str) -> dict[str, Any]:
     name, _, number = text.partition(":")
     if name in PRESETS:
         return {"kind": name, "noise": _number(number) if number else _default(name)}
+    if name in SERIES:
+        return {"kind": name, "noise": _series(name, number)}
     if text.endswith((".csv", *_YAML)):
         return {"kind": "confusion", "file": text}
     if "," in text:
@@ -45,14 +56,26 @@ def _default(name: str) -> float:
     return number
 
 
+def _series(name: str, text: str) -> list[float]:
+    """The numbers of a channel that has several, between commas or, in a list of channels, slashes."""
+    meanings, optional = SERIES[name]
+    numbers = [_number(part) for part in text.replace("/", ",").split(",")] if text else []
+    fits = len(meanings) - optional <= len(numbers) <= len(meanings)
+    if name == "mixture":
+        fits = len(numbers) > 1
+    if not fits:
+        raise ConfigError(f"noise '{name}' needs its numbers ({', '.join(meanings)}), as in {EXAMPLES[name]}")
+    return numbers
+
+
 def _number(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
         raise ConfigError(
             f"noise '{text}' is not understood; give α in [0, 1), none, dna-synthesis[:rate], doped[:share], "
-            "error-prone-pcr[:rate], array-synthesis[:rate], nnk:share, one α per position separated by commas, or a "
-            ".csv or .yaml matrix file"
+            "error-prone-pcr[:rate], array-synthesis[:rate], nnk:share, bursts:slip,begin,end, mixture:α,α, "
+            "drift:first,last, one α per position separated by commas, or a .csv or .yaml matrix file"
         ) from None
     if not math.isfinite(number):
         raise ConfigError(f"noise is {number}; it must be at least 0 and below 1")

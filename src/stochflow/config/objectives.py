@@ -27,6 +27,8 @@ class ObjectiveRecord:
         plans: values are planned on the states of the score memory.
         restarts: trajectories may start from random prefixes.
         trains_policy: False where the policy is a list of designs or a table, or is not trained.
+        steps_policy: False where the policy is a list of whole designs, which it intends to the end.
+        reads_history: its policy may read what was intended and came so far (`context.reads` history).
         edits_designs: it changes letters of whole designs, which have one length.
         one_length: letters mean something by their place, so that designs must have one length.
         orders: it learns which whole designs to order, whose outcomes are not seen on the way (`feedback` none);
@@ -48,6 +50,8 @@ class ObjectiveRecord:
     plans: bool = False
     restarts: bool = False
     trains_policy: bool = True
+    steps_policy: bool = True
+    reads_history: bool = False
     edits_designs: bool = False
     one_length: bool = False
     orders: bool = False
@@ -99,11 +103,14 @@ TRAJECTORY_KL = ObjectiveRecord(
     f"{_PACKAGE}.divergence:TrajectoryKL",
     True,
     variant={"scope": "trajectory"},
+    reads_history=True,
     log_z="policy",
 )
 
 
-def _path_balance(kind: str, sequences: str, weighs_stretches: bool = False) -> ObjectiveRecord:
+def _path_balance(
+    kind: str, sequences: str, weighs_stretches: bool = False, reads_history: bool = False
+) -> ObjectiveRecord:
     """A balance along a path, which trains on sequences and on graphs."""
     return ObjectiveRecord(
         kind,
@@ -112,13 +119,14 @@ def _path_balance(kind: str, sequences: str, weighs_stretches: bool = False) -> 
         along_path=True,
         has_residuals=True,
         weighs_stretches=weighs_stretches,
+        reads_history=reads_history,
         orders=True,
         log_z="target",
     )
 
 
 DETAILED_BALANCE = _path_balance("detailed-balance", "detailed_balance:DetailedBalance")
-TRAJECTORY_BALANCE = _path_balance("trajectory-balance", "trajectory_balance:TrajectoryBalance")
+TRAJECTORY_BALANCE = _path_balance("trajectory-balance", "trajectory_balance:TrajectoryBalance", reads_history=True)
 SUBTRAJECTORY_BALANCE = _path_balance(
     "subtrajectory-balance", "subtrajectory_balance:SubtrajectoryBalance", weighs_stretches=True
 )
@@ -155,6 +163,7 @@ MCMC = ObjectiveRecord(
     "mcmc",
     f"{_PACKAGE}.baselines.mcmc:MetropolisHastings",
     trains_policy=False,
+    steps_policy=False,
     edits_designs=True,
     orders=True,
     shareable=False,

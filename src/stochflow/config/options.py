@@ -106,7 +106,8 @@ def _switch(name: str, help: str, setting: str | None = None, flag: str | None =
 
 _NOISE_HELP = (
     "Slip probability in [0, 1), none, dna-synthesis[:rate], doped[:share], error-prone-pcr[:rate], "
-    "array-synthesis[:rate], nnk:share, one slip per position (0.1,0.2,…), or a .csv or .yaml channel file."
+    "array-synthesis[:rate], nnk:share, bursts:slip,begin,end, mixture:α,α, drift:first,last, one slip per position "
+    "(0.1,0.2,…), or a .csv or .yaml channel file."
 )
 _NAMED = "This is the only way to run code of yours; a file that names it is not enough."
 _FUNCTION = "PACKAGE.MODULE:FUNCTION"
@@ -129,6 +130,14 @@ _FEEDBACK = Option(
     metavar="step|none",
 )
 _RUN_NOISE = replace(_NOISE, help=_NOISE_HELP + "  [default: as in training]")
+_CONTEXT = Option(
+    "context",
+    str,
+    "What the policy reads beyond the letters so far: nothing, the pairs of intended and made letters (where the noise "
+    "has memory), or a support set (with --from).  [default: none; with --from: support]",
+    "context.reads",
+    metavar="none|history|support",
+)
 _RUN_FEEDBACK = replace(_FEEDBACK, help=f"{_FEEDBACK_HELP}  [default: as in training]")
 _SEED = Option("seed", int, "Seed of every random generator.  [default: 0]", "seed")
 _TRAJECTORIES = Option("trajectories", int, "Budget in trajectories.  [default: 32000]", "budget.trajectories")
@@ -244,6 +253,7 @@ TRAIN = (
     _METHOD,
     _TRAINING_NOISE,
     _FEEDBACK,
+    _CONTEXT,
     *EDITS,
     _SEED,
     _TRAJECTORIES,

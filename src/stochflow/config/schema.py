@@ -6,7 +6,7 @@ from pydantic import Field, field_validator, model_validator
 
 from stochflow.config.base import Settings
 from stochflow.config.baselines import ChainConfig, PopulationConfig, RLConfig, SearchConfig
-from stochflow.config.context import PretrainingConfig
+from stochflow.config.context import PretrainingConfig, ReadingConfig
 from stochflow.config.environment import (
     ChannelConfig,
     ConstraintConfig,
@@ -77,6 +77,9 @@ class DynamicsConfig(Settings):
     clip: float = Field(10.0, gt=0, description="Gradient-norm clip.")
     off_policy: bool = Field(True, description="Fit to the replay buffer instead of the fresh batch alone.")
     rounds: int = Field(8, ge=1, le=10**6, description="Off-policy updates per training step.")
+    history_rounds: int = Field(
+        1, ge=1, le=10**6, description="The same for a P̂ that reads history, which would learn few pairs by heart."
+    )
     sample_size: int = Field(512, ge=1, le=2**20, description="Trajectories drawn from the buffer for each update.")
 
 
@@ -262,6 +265,7 @@ class Config(Settings):
         description="See each outcome before the next letter (step), or order whole strings (none; tables, oracles).",
     )
     reward: RewardConfig = Field(default_factory=RewardConfig)
+    context: ReadingConfig = Field(default_factory=ReadingConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)
     dynamics: DynamicsConfig = Field(default_factory=DynamicsConfig)
     objective: ObjectiveConfig = Field(default_factory=ObjectiveConfig)
@@ -286,6 +290,7 @@ class Config(Settings):
     @model_validator(mode="after")
     def _coherent(self) -> "Config":
         record, exploration = self.objective.record, self.exploration
+        self._check_context(record)
         if exploration.restarts and record.plans:
             raise ValueError(
                 "planned values choose their own states; set exploration.restarts to 0 or values to bootstrapped"
@@ -298,3 +303,15 @@ class Config(Settings):
                 "--steps, or leave out --deterministic"
             )
         return self
+
+    def _check_context(self, record: ObjectiveRecord) -> None:
+        """Refuse a context that the method cannot read."""
+        if self.context.reads != "history":
+            return
+        if not record.reads_history or self.objective.path == "realised":
+            raise ValueError(
+                f"'{self.method}' reads no history of intentions; choose sgfn-kl-trajectory or sgfn-tb, or leave "
+                "out --context history"
+            )
+        if self.pretraining.tasks or self.pretraining.source is not None:
+            raise ValueError("a pre-trained sampler reads a support set; leave out --context history, or --from")

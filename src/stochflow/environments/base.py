@@ -77,6 +77,10 @@ class Environment(ABC):
     def dynamics(self) -> Tensor:
         """The true P(outcome|s,a), float64: of every state of a graph, [S, A, C], or of every position, [L, A, C]."""
 
+    def dynamics_along(self, intentions: Tensor, outcomes: Tensor) -> Tensor:
+        """The true P(outcome|history,a) at every step of episodes, [num, L, A, C]; `dynamics` where none remembers."""
+        return self.dynamics
+
     @abstractmethod
     def begin(self, num: int, streams: Streams) -> Episodes:
         """So many episodes at the root; `streams["channel"]` draws outcomes."""

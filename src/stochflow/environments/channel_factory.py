@@ -9,12 +9,14 @@ import pandas as pd
 import torch
 
 from stochflow.config.environment import ChannelConfig
+from stochflow.config.noise import EXAMPLES, SERIES
 from stochflow.config.yaml import parse_yaml, read_yaml_text
 from stochflow.core.errors import ConfigError, DataError
 from stochflow.core.files import check_columns, read_limited
 from stochflow.environments import channels
 from stochflow.environments.channel_presets import PRESETS, preset
-from stochflow.environments.channels import Channel
+from stochflow.environments.channels import Channel, drift
+from stochflow.environments.memory_channels import bursts, mixture
 
 _MAX_BYTES = 8 * 2**20
 
@@ -61,7 +63,7 @@ def make_channel(config: ChannelConfig, num_tokens: int, length: int, letters: s
                 f"channel.{name} is given but channel.kind is {config.kind}; set the kind to confusion or positional, "
                 f"or remove the {name}"
             )
-    channel, own = _build(config, num_tokens, letters)
+    channel, own = _build(config, num_tokens, length, letters)
     if own is not None and letters is not None:
         channel = _in_order(channel, own, letters)
     if channel.num_tokens != num_tokens:
@@ -154,7 +156,7 @@ def _with_exactness(channel: Channel, intact: float, kept: list[list[float]] | N
     return channel
 
 
-def _build(config: ChannelConfig, num_tokens: int, letters: str | None) -> tuple[Channel, str | None]:
+def _build(config: ChannelConfig, num_tokens: int, length: int, letters: str | None) -> tuple[Channel, str | None]:
     """The channel as it is configured, and the letters that it names."""
     if config.file is not None:
         found = read_channel_file(Path(config.file))
@@ -168,6 +170,8 @@ def _build(config: ChannelConfig, num_tokens: int, letters: str | None) -> tuple
     if config.kind in PRESETS:
         channel, own = preset(config.kind, _single(config), letters)
         return _with_exactness(channel, 1.0 - channel.deletion - channel.duplication, None), own
+    if config.kind in SERIES:
+        return _build_series(config, num_tokens, length), None
     return _build_slips(config, num_tokens), None
 
 
@@ -176,6 +180,20 @@ def _single(config: ChannelConfig) -> float:
     if isinstance(config.noise, list):
         raise ConfigError(f"channel.noise is a list but channel.kind is {config.kind}; use kind positional")
     return config.noise
+
+
+def _build_series(config: ChannelConfig, num_tokens: int, length: int) -> Channel:
+    """A channel of several numbers, with memory or with one slip per position."""
+    numbers = config.noise if isinstance(config.noise, list) else [config.noise]
+    meanings, optional = SERIES[config.kind]
+    if config.kind == "mixture":
+        return mixture(num_tokens, numbers)
+    if not len(meanings) - optional <= len(numbers) <= len(meanings):
+        raise ConfigError(
+            f"channel.noise of kind {config.kind} needs its numbers ({', '.join(meanings)}), as in "
+            f"{EXAMPLES[config.kind]}"
+        )
+    return drift(num_tokens, length, *numbers) if config.kind == "drift" else bursts(num_tokens, *numbers)
 
 
 def _build_slips(config: ChannelConfig, num_tokens: int) -> Channel:

@@ -131,6 +131,18 @@ def positional_slip(num_tokens: int, alphas: Sequence[float]) -> Channel:
     return Channel(matrices, "positional-slip:" + ",".join(f"{alpha:g}" for alpha in alphas))
 
 
+def drift(num_tokens: int, length: int, first: float, last: float) -> Channel:
+    """Uniform slip that grows or falls evenly from the first letter to the last.
+
+    >>> drift(4, 3, 0.1, 0.3).name
+    'drift:0.1,0.3'
+    """
+    steps = max(length - 1, 1)
+    channel = positional_slip(num_tokens, [first + (last - first) * place / steps for place in range(length)])
+    channel.name = f"drift:{first:g},{last:g}"
+    return channel
+
+
 def confusion(matrix: Sequence[Sequence[float]] | Tensor, name: str = "confusion") -> Channel:
     """Any K×K matrix of P(b|a), the same at every position."""
     return Channel(_as_tensor(matrix, name).unsqueeze(0), name)

@@ -47,9 +47,15 @@ def elbo(sampled: Sampled, environment: Environment, reward: Reward) -> Estimate
     return {"j": float(values.mean()), "j_se": float(values.std()) / math.sqrt(num) if num > 1 else None}
 
 
-def estimates(sampled: Sampled, environment: Environment, reward: Reward, truth: Truth | None) -> Estimates:
-    """J, with the KL and the regret that follow from it where log Z and the smallest KL are known and P_π is not."""
+def estimates(
+    sampled: Sampled, environment: Environment, reward: Reward, truth: Truth | None, unlisted: bool = False
+) -> Estimates:
+    """J, with the KL and the regret that follow from it where log Z and the smallest KL are known and P_π is not.
+
+    Args:
+        unlisted: True where P_π of all objects is not computed though there is a table of them.
+    """
     found = elbo(sampled, environment, reward)
-    if truth is None or truth.exact_evaluation or found["j"] is None:
+    if truth is None or (truth.exact_evaluation and not unlisted) or found["j"] is None:
         return found
     return found | truth.estimated(found["j"], found["j_se"])

@@ -112,7 +112,8 @@ def dynamics_metrics(
     Args:
         log_beliefs: log P̂, in the shape of `Environment.dynamics` or broadcastable to it.
     """
-    visits, truth = policy.visits(walk.ordered if environment.ordered else walk, environment), environment.dynamics
+    visits = policy.visits(walk.ordered if environment.ordered else walk, environment)
+    truth = environment.dynamics_along(walk.intentions, walk.outcomes)
 
     def cross_entropy(log_believed: Tensor) -> float:
         return float((visits * -(truth * log_believed).sum(dim=-1)).sum())

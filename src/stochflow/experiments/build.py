@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from stochflow.config.context import ReadingConfig
 from stochflow.config.objectives import load_class
 from stochflow.config.schema import Config, ModelConfig
 from stochflow.core.errors import ConfigError, DataError
@@ -23,6 +24,7 @@ from stochflow.models.dynamics.counted import CountedDynamics, GraphDynamics, Kn
 from stochflow.models.dynamics.tabular import DynamicsModel, KnownDynamics
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.graph_network import GraphNetwork
+from stochflow.models.history import HistoryDynamics, HistoryNetwork
 from stochflow.models.kmer_body import MAX_BUCKETS, num_rows
 from stochflow.models.kmers import Kmers, kmers_of_long_sequences, suitable_kmers
 from stochflow.models.transformer_body import TransformerBody
@@ -82,6 +84,8 @@ def make_trainer(
 def _(
     environment: SequenceEnvironment, config: Config, network: FlowNetwork | None, team: ProcessGroup | None
 ) -> Trainer:
+    if team is not None and config.context.reads == "history":
+        raise ConfigError("a policy that reads history is trained by one process; start it without torchrun")
     if team is not None:  # chains and parents of a surrogate are drawn by one process
         config = config.model_copy(update={"imagination": config.imagination.model_copy(update={"updates": 0})})
     kind = FlowNetwork if team is None else ShardedFlowNetwork
@@ -93,6 +97,10 @@ def _(
 
 @make_trainer.register
 def _(environment: GraphEnvironment, config: Config, network: FlowNetwork | None, team: ProcessGroup | None) -> Trainer:
+    if config.context.reads != "none":
+        raise ConfigError(
+            f"--context {config.context.reads} is for sequences, and {config.task} is a graph; leave it out"
+        )
     if team is not None:
         raise ConfigError(f"training on the graph '{config.task}' cannot be shared out; start it without torchrun")
     learner = make_graph_learner(config, environment)
@@ -114,7 +122,7 @@ def make_sequence_learner(
     if network is None:
         # of a pre-training run, and of one that began with its sampler
         context_width = config.pretraining.context_width if config.pretraining.tasks else 0
-        network = make_network(config.model, task, kind, context_width)
+        network = make_network(config.model, task, kind, context_width, config.context)
         network.initialise(generators["init"])
     network.mask, network.stop = environment.mask, None if rules is None else rules.stop
     dynamics: DynamicsModel | KnownDynamics
@@ -122,7 +130,11 @@ def make_sequence_learner(
         dynamics = KnownDynamics(environment.channel, task.length)
     else:
         possible = None if rules is None else rules.outcomes
-        dynamics = DynamicsModel(task.num_tokens, task.length, config.dynamics.depends_on, possible=possible)
+        shape = (task.num_tokens, task.length, config.dynamics.depends_on)
+        if config.context.reads == "history":
+            dynamics = HistoryDynamics(*shape, config.context, possible)
+        else:
+            dynamics = DynamicsModel(*shape, possible=possible)
         dynamics.initialise(generators["init"])
     return SequenceLearner(
         config=config,
@@ -208,12 +220,23 @@ def make_memory(task: Task, reward: Reward | None) -> ScoreMemory:
 
 
 def make_network(
-    model: ModelConfig, task: Task, kind: type[FlowNetwork] = FlowNetwork, context_width: int = 0
+    model: ModelConfig,
+    task: Task,
+    kind: type[FlowNetwork] = FlowNetwork,
+    context_width: int = 0,
+    context: ReadingConfig | None = None,
 ) -> FlowNetwork:
-    """The flow network that the config names, its weights not yet drawn; conditional where a context has a width."""
+    """The flow network that the config names, its weights not yet drawn; conditional where a context has a width.
+
+    Args:
+        context: what it reads; a network that reads history is no `kind` but one of its own.
+    """
+    reading = context if context is not None and context.reads == "history" else None
     shape = (task.num_tokens, task.length)
     if model.body == "transformer":
         body = TransformerBody(*shape, model.width, model.num_layers, model.heads)
+        if reading is not None:
+            return HistoryNetwork(*shape, (), model.width, model.num_layers, reading, body)
         return kind(*shape, (), model.width, model.num_layers, body, context_width)
     kmers = _kmers(model, task)
     if num_rows(*shape, kmers) * model.width > _MAX_WEIGHTS or task.num_tokens**kmers.longest > _MAX_CODE:
@@ -221,6 +244,8 @@ def make_network(
             f"tables for model.kmers {list(kmers.placed)} are too large for {task.length} positions and "
             f"{task.num_tokens} letters; set model.kmers to null or to fewer and shorter ones, or lower model.width"
         )
+    if reading is not None:
+        return HistoryNetwork(*shape, kmers, model.width, model.num_layers, reading, plain=model.trunk == "plain")
     network = kind(*shape, kmers, model.width, model.num_layers, None, context_width, model.trunk == "plain")
     if model.precision == "bfloat16":
         network.body.precision = torch.bfloat16
@@ -248,10 +273,11 @@ def _check_alphabet(task: Task, config: Config) -> None:
     """Refuse what would not fit: tokens are remembered as bytes, and a state network gives K² numbers per state."""
     if task.num_tokens > MAX_TOKENS:
         raise ConfigError(f"{task.name} has {task.num_tokens} letters; an alphabet may have at most {MAX_TOKENS}")
-    if config.dynamics.depends_on == "state" and task.num_tokens > _MAX_STATE_TOKENS:
+    large = config.dynamics.depends_on == "state" or config.context.reads == "history"
+    if large and task.num_tokens > _MAX_STATE_TOKENS:
         raise ConfigError(
-            f"dynamics that depend on the state need {task.num_tokens}² numbers per state for {task.name}; "
-            "set dynamics.depends_on to position"
+            f"dynamics that depend on state or history need {task.num_tokens}² numbers per state for {task.name}; "
+            "set dynamics.depends_on to position, and leave out --context history"
         )
 
 

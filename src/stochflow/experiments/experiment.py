@@ -55,7 +55,9 @@ class Experiment:
     @property
     def _exact_truth(self) -> Truth | None:
         """The truth, if every object's probability can be compared with it."""
-        return self.truth if self.truth is not None and self.truth.exact_evaluation else None
+        if self.truth is None or not self.truth.exact_evaluation or self.network.reads_history:
+            return None
+        return self.truth
 
     def _space(self) -> Space:
         environment = self.environment
@@ -89,7 +91,7 @@ class Experiment:
         # the same draws at every evaluation, so that noise moves a curve less than learning does
         generator = RandomStreams(self.config.seed)["evaluation"]
         sampled = draw(self.policy, self.environment, self.config.evaluation.curve_samples, generator)
-        return estimates(sampled, self.environment, self.trainer.learner.reward, self.truth)
+        return estimates(sampled, self.environment, self.trainer.learner.reward, self.truth, self._exact_truth is None)
 
     def _best_paid(self) -> dict[str, float]:
         """The best score that was paid for, and the mean of the 100 best; nothing before anything was paid for."""
@@ -101,10 +103,12 @@ class Experiment:
         """Exact figures of the policy as it is now, if it was evaluated after the latest step."""
         return self._evaluated.get(self.trainer.step)
 
-    def log_beliefs(self, outcomes: torch.Tensor) -> torch.Tensor | None:
+    def log_beliefs(self, outcomes: torch.Tensor, intentions: torch.Tensor | None = None) -> torch.Tensor | None:
         """log P̂ as training has left it; None where the objective never read it, so that nothing was learned."""
         known = self.config.dynamics.kind == "known"
-        return None if self.trainer.dynamics_fitter.idle and not known else self.trainer.learner.log_beliefs(outcomes)
+        if self.trainer.dynamics_fitter.idle and not known:
+            return None
+        return self.trainer.learner.log_beliefs(outcomes, intentions)
 
     def samples(
         self,
@@ -147,8 +151,9 @@ def summarise(
     # from the seed alone, not from where training left its generators: evaluating again gives the same numbers
     generator = RandomStreams(config.seed)["evaluation"]
     sampled = draw(policy, environment, config.evaluation.num_samples, generator, pay)
+    walk = sampled.walk
     exact: Mapping[str, float | None]
-    if truth is None or not truth.exact_evaluation:
+    if truth is None or not truth.exact_evaluation or experiment.network.reads_history:
         exact = ({} if truth is None else truth.optimum()) | {"mean_score": _mean_of_known(sampled)}
     else:
         # after the last step it has been evaluated already
@@ -160,9 +165,9 @@ def summarise(
         | environment.describe()
         | unknown
         | {**exact}
-        | estimates(sampled, environment, trainer.learner.reward, truth)
+        | estimates(sampled, environment, trainer.learner.reward, truth, experiment.network.reads_history)
         | design_metrics(sampled, environment, config.evaluation, experiment.reference)
-        | dynamics_metrics(policy, experiment.log_beliefs(sampled.walk.outcomes), environment, sampled.walk),
+        | dynamics_metrics(policy, experiment.log_beliefs(walk.outcomes, walk.intentions), environment, walk),
         log_z=trainer.objective.log_z(),
         reward_noise=config.reward_noise,
         reward_mean=trainer.objective.reward_mean if environment.noisy else None,

@@ -47,10 +47,10 @@ class Pretrained:
                 f"{self.task.alphabet.letters}, and {environment.name} is another space; leave out --from, or "
                 "pre-train on tasks of that space"
             )
-        if config.channel.kind != self.config.channel.kind:
+        if config.context.reads != "support":
             raise ConfigError(
-                f"the sampler in {self.path} was pre-trained under the channel '{self.config.channel.kind}', not "
-                f"'{config.channel.kind}'; leave out --noise, or pre-train under that channel"
+                f"a run that begins with a pre-trained sampler reads a support set; leave out --context "
+                f"{config.context.reads}, or --from"
             )
         if config.model != self.config.model or _shape(config) != _shape(self.config):
             raise ConfigError(
@@ -88,7 +88,8 @@ def load_pretrained(path: Path) -> Pretrained:
 def settings_from(path: Path) -> dict[str, Any]:
     """Settings of a run that begins with that sampler: its network, and by default its noise and reward."""
     settings = _config(path).model_dump(mode="json", include={"model", "channel", "reward", "pretraining"})
-    return settings | {"pretraining": settings["pretraining"] | {"source": str(path)}}
+    source = {"pretraining": settings["pretraining"] | {"source": str(path)}}
+    return settings | source | {"context": {"reads": "support"}}
 
 
 def begin_with(sampler: ConditionalSampler, tokens: Tensor, experiment: Experiment) -> None:

@@ -256,7 +256,7 @@ class _Start:
             if self.team is not None:
                 raise ConfigError("a run with --from cannot be shared out among processes; start it without torchrun")
             beginning.check(config, environment)
-        elif config.pretraining.support is not None:
+        elif config.pretraining.support is not None or config.context.reads == "support":
             raise ConfigError("a support is for a run that begins with a pre-trained sampler; name its run with --from")
         if self.leads:
             check_free(self.path, overwrite)

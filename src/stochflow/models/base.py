@@ -1,7 +1,7 @@
 """The interfaces of flow models and samplers."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +23,14 @@ class Sampler(Protocol):
         """Go on to the states behind the outcomes, [batch]."""
 
 
+@runtime_checkable
+class PairSampler(Sampler, Protocol):
+    """A sampler that reads what was intended as well as what came."""
+
+    def observe(self, intentions: Array, outcomes: Array) -> None:
+        """Go on to the states behind the outcomes of these intentions, [batch] each; in the place of `advance`."""
+
+
 class ChildFlows(NamedTuple):
     """Flows of all children of the states along the paths of a batch, without gradient.
 
@@ -40,7 +48,10 @@ class FlowModel(nn.Module, ABC):
 
     Attributes:
         num_actions: A.
+        reads_history: True where the policy reads what was intended so far, and not only the state.
     """
+
+    reads_history = False
 
     num_actions: int
 

@@ -22,12 +22,14 @@ class AlongPaths(NamedTuple):
         valid: True where a step was taken, [batch, time].
         backward: "learned" or "uniform" to have π_B as well, None to do without.
         ends: True to have log F of the finished objects.
+        intentions: what was meant on the way, [batch, time], for a network that reads it; None for others.
     """
 
     outcomes: Tensor
     valid: Tensor
     backward: str | None = None
     ends: bool = False
+    intentions: Tensor | None = None
 
 
 class AtPrefixes(NamedTuple):

@@ -69,6 +69,7 @@ class FlowNetwork(FlowModel):
         body: TransformerBody | None = None,
         context_width: int = 0,
         plain: bool = False,
+        context_scales: bool = True,
     ) -> None:
         super().__init__()
         self.num_tokens, self.num_actions, self.length = num_tokens, num_tokens, length
@@ -77,7 +78,7 @@ class FlowNetwork(FlowModel):
         self.policy_head = nn.Linear(width, num_tokens)
         self.backward_head = nn.Linear(width, num_tokens)
         self.flow_head = nn.Linear(width, 1)
-        self.conditioner = Conditioner(width, context_width) if context_width else None
+        self.conditioner = Conditioner(width, context_width, context_scales) if context_width else None
         if context_width:
             self.register_buffer("context", torch.zeros(context_width))
 

@@ -96,7 +96,7 @@ class GraphNetwork(FlowModel):
 
     def evaluate(self, where: AlongPaths) -> Evaluation[PathHeads]:
         """Along paths, by autograd; after the end of an episode the state is its object."""
-        outcomes, valid, backward, ends = where
+        outcomes, valid, backward, ends, _ = where
         graph, device = self.graph, self.device
         nodes = nodes_on(graph, outcomes.cpu(), valid.cpu())
         states = torch.where(valid.cpu(), nodes[:, :-1], 0)

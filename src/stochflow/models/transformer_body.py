@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor, nn
 
+from stochflow.core.errors import ConfigError
 from stochflow.models.attention import Block
 from stochflow.models.initialisation import initialise_embeddings, initialise_linears
 
@@ -21,7 +22,7 @@ class TransformerBody(nn.Module):
     def __init__(self, num_tokens: int, length: int, width: int, num_layers: int, heads: int) -> None:
         super().__init__()
         self.num_tokens, self.length, self.width = num_tokens, length, width
-        self.embedding = nn.Embedding(num_tokens, width)
+        self.embedding: nn.Module = nn.Embedding(num_tokens, width)
         self.positions = nn.Embedding(length, width)
         self.start = nn.Parameter(torch.zeros(width))
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(num_layers))
@@ -29,11 +30,16 @@ class TransformerBody(nn.Module):
 
     def initialise(self, generator: torch.Generator) -> None:
         """Draw all weights from `generator`."""
-        initialise_embeddings(generator, self.embedding.weight, self.positions.weight, self.start)
+        initialise_embeddings(generator, *self.embedding.parameters(), self.positions.weight, self.start)
         initialise_linears(self, generator)
 
     def prefix_states(self, tokens: Tensor) -> Tensor:
         """Outputs of all prefixes, the empty one first; [batch, time] → [batch, time + 1, width]."""
+        if tokens.shape[1] > self.length:
+            raise ConfigError(
+                f"{tokens.shape[1]} letters are more than the {self.length} that the network was built for; build it "
+                "for that length"
+            )
         letters = self.embedding(tokens) + self.positions.weight[: tokens.shape[1]]
         hidden = torch.cat([self.start.expand(len(tokens), 1, -1), letters], dim=1)
         for block in self.blocks:

@@ -86,7 +86,8 @@ class Learner(ABC):
 
     def evaluate(self, batch: Trajectories, backward: str | None = None, ends: bool = False) -> Evaluation[PathHeads]:
         """What the network says along the paths of a batch; the arguments are those of `AlongPaths`."""
-        return self.network.evaluate(AlongPaths(batch.outcomes, batch.valid, backward, ends))
+        intentions = batch.intentions if self.network.reads_history else None
+        return self.network.evaluate(AlongPaths(batch.outcomes, batch.valid, backward, ends, intentions))
 
     def is_full(self, batch: Trajectories) -> bool:
         """True where every step of a batch is a choice among all A intentions, so that closed forms apply."""
@@ -97,8 +98,11 @@ class Learner(ABC):
         """log P̂(b|s_t,a) along paths, detached: the policy must not gain by bending P̂; [batch or 1, time, A, C]."""
 
     @abstractmethod
-    def log_beliefs(self, outcomes: Tensor) -> Tensor:
-        """log P̂ in the shape of `Environment.dynamics`, float64, on the CPU."""
+    def log_beliefs(self, outcomes: Tensor, intentions: Tensor | None = None) -> Tensor:
+        """log P̂ in the shape of `Environment.dynamics`, or along paths, float64, on the CPU.
+
+        Without `intentions` everything came as it was intended.
+        """
 
     @abstractmethod
     def child_flows(self, batch: Trajectories, step: int) -> Tensor:

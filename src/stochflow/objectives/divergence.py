@@ -9,11 +9,12 @@ from torch import Tensor
 from stochflow.core.arrays import Array
 from stochflow.core.logspace import log_marginal, masked_mean, pick
 from stochflow.models.base import Sampler
+from stochflow.models.dynamics.tabular import chosen
 from stochflow.models.evaluation import ClosedFormLoss, PathHeads
 from stochflow.objectives.base import ARITHMETIC, Objective, TensorTerms, Terms
 from stochflow.objectives.entropy import EntropyTerms, entropy_gradient, entropy_terms
 from stochflow.objectives.path_gradients import PathOutputs, log_softmax, log_sum, silent
-from stochflow.objectives.path_terms import observed_paths
+from stochflow.objectives.path_terms import log_posterior, observed_paths
 from stochflow.objectives.regression_losses import balance_loss
 from stochflow.objectives.state_flows import Paths
 from stochflow.sampling.trajectories import Trajectories
@@ -67,6 +68,19 @@ def marginal_balance_residual(log_flow: Tensor, log_marginals: Tensor, log_next_
     return log_flow + log_marginals.detach() - log_next_flow
 
 
+def log_hindsight(heads: PathHeads, log_matrices: Tensor, paths: Paths) -> Tensor:
+    """log π_B(a_t|x, pairs before t) of what was intended, [batch, time].
+
+    It starts as the posterior at the step itself, πP̂/M, and the head learns what later outcomes add.
+
+    Args:
+        log_matrices: log P̂(b|h_t,a), [batch or 1, time, K, K].
+    """
+    assert heads.log_backward is not None, "the heads were evaluated without π_B"
+    at_the_step = log_posterior(heads.log_policy.detach(), log_matrices, paths.outcomes)
+    return pick(torch.log_softmax(at_the_step + heads.log_backward, dim=-1), paths.intentions)
+
+
 def kl_divergence_loss(divergence: Tensor, entropy: EntropyTerms) -> Tensor:
     """KL − λ_r·mean log r_γ + λ_d·L_dyn, a scalar."""
     return divergence + entropy.penalty
@@ -88,7 +102,8 @@ class TrajectoryKL(Objective):
 
     def updates(self, fresh: Trajectories, step: int, progress: float) -> Iterator[Terms]:
         learner = self.learner
-        evaluation = learner.evaluate(fresh, None if learner.environment.is_tree else "learned")
+        several_ways = learner.network.reads_history or not learner.environment.is_tree
+        evaluation = learner.evaluate(fresh, "learned" if several_ways else None)
         terms: Terms
         if learner.is_full(fresh):
             log_reward = learner.log_rewards(fresh, step).float().numpy()
@@ -114,9 +129,16 @@ class TrajectoryKL(Objective):
             log_behaviour: log-probability of each intention under the policy that drew it, [batch, time].
         """
         log_policy = heads.log_policy
+        log_back = heads.log_parent
         log_marginals = pick(log_marginal(log_policy, log_matrices), paths.outcomes)
-        if heads.log_parent is not None:
-            log_marginals = log_marginals - heads.log_parent.detach()
+        if self.learner.network.reads_history:
+            log_back = log_hindsight(heads, log_matrices, paths)
+            walked = pick(log_policy, paths.intentions) + chosen(log_matrices, paths.intentions, paths.outcomes)
+            # the value is that of the pair; the gradient that of log M, which is its mean over intentions given what
+            # came. That leaves out what an intention does to later steps other than by its outcome, and is far quieter
+            log_marginals = log_marginals + (walked - log_marginals).detach()
+        if log_back is not None:
+            log_marginals = log_marginals - log_back.detach()
         residual = reward_adjusted_diff(paths.log_reward, log_marginals, paths.valid)
         log_weights = None
         if self.reads_behaviour:
@@ -131,11 +153,11 @@ class TrajectoryKL(Objective):
             "reward_adjusted_diff_mean": residual.mean(),
             "reward_adjusted_diff_std": residual.std(correction=0),
         }
-        if heads.log_parent is None:
+        if log_back is None:
             return terms
         # the same KL in p_B: the likelihood, under the policy, of the parents that were passed through
         weights = trajectory_weights(residual.detach(), log_weights)
-        backward_loss = -(weights * (heads.log_parent * paths.valid).sum(dim=-1)).sum()
+        backward_loss = -(weights * (log_back * paths.valid).sum(dim=-1)).sum()
         return terms | {"loss": terms["loss"] + backward_loss, "backward_loss": backward_loss}
 
     @silent()

@@ -58,10 +58,16 @@ class SequenceLearner(Learner):
         return sequences, scores
 
     def is_full(self, batch: Trajectories) -> bool:
+        if self.network.reads_history:
+            return False
         return self.network.mask is None and len(batch) > 0 and bool(batch.valid.numpy().all())
 
+    @torch.no_grad()
     def log_dynamics(self, batch: Trajectories) -> Tensor:
-        return self.log_dynamics_of(batch.outcomes)
+        if not self.network.reads_history:
+            return self.log_dynamics_of(batch.outcomes)
+        outcomes, intentions = batch.outcomes.to(self.device), batch.intentions.to(self.device)
+        return self.dynamics.log_matrices(outcomes, intentions=intentions)
 
     @torch.no_grad()
     def log_dynamics_of(self, outcomes: Tensor) -> Tensor:
@@ -84,8 +90,12 @@ class SequenceLearner(Learner):
         """log P̂(b|s_t,a) of what is made, detached; as `log_dynamics_of`, from which it differs without feedback."""
         return self.dynamics.log_matrices(outcomes.to(self.device))
 
-    def log_beliefs(self, outcomes: Tensor) -> Tensor:
-        return self.log_channel_of(outcomes).double().cpu()
+    @torch.no_grad()
+    def log_beliefs(self, outcomes: Tensor, intentions: Tensor | None = None) -> Tensor:
+        if not self.network.reads_history:
+            return self.log_channel_of(outcomes).double().cpu()
+        meant = (outcomes if intentions is None else intentions).to(self.device)
+        return self.dynamics.log_matrices(outcomes.to(self.device), intentions=meant).double().cpu()
 
     def believed_channel(self) -> Channel:
         """P̂ of whole orders, which sees no state."""
@@ -122,7 +132,7 @@ class GraphLearner(Learner):
         states = states_on(self.environment.graph, batch.outcomes, batch.valid)
         return safe_log(self.dynamics.table()[states]).float().to(self.device)
 
-    def log_beliefs(self, outcomes: Tensor) -> Tensor:
+    def log_beliefs(self, outcomes: Tensor, intentions: Tensor | None = None) -> Tensor:
         return safe_log(self.dynamics.table())
 
     def child_flows(self, batch: Trajectories, step: int) -> Tensor:

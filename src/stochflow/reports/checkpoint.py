@@ -75,6 +75,7 @@ def exact_results(record: RunRecord) -> ExactResults:
     except StochflowError as error:
         return ExactResults(problems=(f"The sampler cannot be restored, so nothing is computed from it: {error}.",))
     listed = experiment.truth is not None and experiment.truth.exact_evaluation
+    listed = listed and not experiment.network.reads_history
     distribution = _distribution(experiment) if listed else None
     environment = experiment.environment
     if not isinstance(environment, SequenceEnvironment):  # without letters there is no channel over them to draw

@@ -6,7 +6,7 @@ from typing import Any
 
 from stochflow.config.environment import ChannelConfig
 from stochflow.config.layers import leaves
-from stochflow.config.noise import PRESETS, parse_noise
+from stochflow.config.noise import PRESETS, SERIES, parse_noise
 from stochflow.config.schema import Config
 from stochflow.config.yaml import parse_assignment, yaml_line
 from stochflow.core.errors import ConfigError, StochflowError
@@ -109,6 +109,7 @@ def assignments(config: Config) -> list[str]:
     elif config.pretraining.source is not None:  # these come with the sampler
         flags["pretraining"] = config.pretraining.model_dump()
         flags["model"] = config.model.model_dump()
+        flags["context"] = {"reads": "support"}
     if config.oracle.address is not None:  # is named, not set
         flags["oracle"] = {"address": config.oracle.address}
     noise = noise_flag(config.channel)
@@ -145,6 +146,7 @@ def noise_flag(channel: ChannelConfig) -> str | None:
     noise = channel.noise
     if isinstance(noise, list):
         text = ",".join(str(alpha) for alpha in noise) + ("," if len(noise) == 1 else "")
+        text = f"{channel.kind}:{text}" if channel.kind in SERIES else text
     elif channel.kind == "none":
         text = "none"
     else:

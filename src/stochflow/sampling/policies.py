@@ -14,15 +14,17 @@ from torch.nn.functional import one_hot
 
 from stochflow.core.arrays import Array
 from stochflow.core.codes import decode, encode
-from stochflow.core.logspace import log_marginal, masked_log_softmax, pick, safe_log
+from stochflow.core.logspace import masked_log_softmax, safe_log
 from stochflow.models.base import FlowModel, Sampler
 from stochflow.models.evaluation import AtPrefixes
 from stochflow.models.flow_network import FlowNetwork
 from stochflow.models.graph_network import GraphNetwork, GraphSampler
+from stochflow.models.history import HistoryNetwork
 from stochflow.models.masks import IntentionMask
+from stochflow.sampling.history_policy import HistoryPolicy
 from stochflow.sampling.rollout import Walk
 from stochflow.truth import dag
-from stochflow.truth.prefix_tree import policy_log_marginals, terminal_log_probs
+from stochflow.truth.prefix_tree import policy_log_marginals, terminal_log_probs, walked_log_marginals
 
 _BLOCK = 2**22  # entries of one block of the table designs × kept sequences
 _FEW_TOKENS = 16
@@ -65,9 +67,7 @@ class NetworkPolicy:
 
     def log_probs(self, walk: Walk, environment: Any) -> Tensor:
         outcomes = walk.outcomes
-        log_matrices = environment.channel.log_matrices(outcomes.shape[1])
-        log_marginals = log_marginal(self._log_policy(outcomes).double(), log_matrices)
-        return log_marginals.gather(-1, outcomes.unsqueeze(-1)).sum(dim=(-2, -1))
+        return walked_log_marginals(self._log_policy(outcomes), outcomes, environment.channel).sum(dim=-1)
 
     def visits(self, walk: Walk, environment: Any) -> Tensor:
         return self._log_policy(walk.outcomes).exp().double() / walk.outcomes.numel()
@@ -112,8 +112,8 @@ class MarkovPolicy:
         return terminal_log_probs(policy_log_marginals(self._tree(), environment.channel))
 
     def log_probs(self, walk: Walk, environment: Any) -> Tensor:
-        log_matrices = environment.channel.log_matrices(walk.outcomes.shape[1])
-        return pick(log_marginal(self.log_policy(walk.outcomes), log_matrices), walk.outcomes).sum(dim=-1)
+        outcomes = walk.outcomes
+        return walked_log_marginals(self.log_policy(outcomes), outcomes, environment.channel).sum(dim=-1)
 
     def visits(self, walk: Walk, environment: Any) -> Tensor:
         return self.log_policy(walk.outcomes).exp() / walk.outcomes.numel()
@@ -315,6 +315,11 @@ def policy_of(network: FlowModel) -> Policy:
 @policy_of.register
 def _(network: FlowNetwork) -> Policy:
     return NetworkPolicy(network)
+
+
+@policy_of.register
+def _(network: HistoryNetwork) -> Policy:
+    return HistoryPolicy(network)
 
 
 @policy_of.register

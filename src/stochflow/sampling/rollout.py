@@ -10,7 +10,7 @@ from torch import Tensor
 from stochflow.core.arrays import Array
 from stochflow.core.logspace import masked_log_softmax, pick
 from stochflow.environments.base import Environment, Streams
-from stochflow.models.base import Sampler
+from stochflow.models.base import PairSampler, Sampler
 
 
 @dataclass(frozen=True)
@@ -98,6 +98,7 @@ def rollout(
         valid = (starts[:, None] <= torch.arange(length)).numpy()
     intentions, outcomes = (np.zeros((batch_size, length), np.int64) for _ in range(2))
     log_behaviours, log_clocks = [], np.empty((0, 0, 0))
+    reads_pairs = sampler if isinstance(sampler, PairSampler) else None
     episodes = environment.begin(batch_size, streams)
     with torch.inference_mode():
         for time in range(length):
@@ -117,7 +118,10 @@ def rollout(
             if restarts:
                 anything = torch.randint(environment.num_outcomes, (batch_size,), generator=streams["policy"])
                 outcome = np.where(valid[:, time], outcome, anything.numpy())
-            sampler.advance(intended if environment.ordered else outcome)
+            if reads_pairs is not None:
+                reads_pairs.observe(intended, outcome)
+            else:
+                sampler.advance(intended if environment.ordered else outcome)
             intentions[:, time], outcomes[:, time] = intended, outcome
             log_behaviours.append(log_behaviour)
     taken = torch.from_numpy(valid)

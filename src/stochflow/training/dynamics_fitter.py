@@ -125,10 +125,10 @@ class GradientFitter:
     def _update(self, batch: Trajectories, optimizer: FlatAdam, learning_rate: float) -> float:
         """One update by automatic differentiation; the loss before it."""
         learner = self._learner
-        outcomes = batch.outcomes.to(learner.device)
+        intentions, outcomes = batch.intentions.to(learner.device), batch.outcomes.to(learner.device)
         loss = dynamics_cross_entropy(
-            learner.dynamics.log_matrices(outcomes),
-            batch.intentions.to(learner.device),
+            learner.dynamics.log_matrices(outcomes, intentions=intentions),
+            intentions,
             outcomes,
             batch.valid.to(learner.device),
         )
@@ -139,7 +139,8 @@ class GradientFitter:
         if not self._config.off_policy:
             yield fresh
             return
-        for _ in range(self._config.rounds):
+        reads_history = self._learner.network.reads_history
+        for _ in range(self._config.history_rounds if reads_history else self._config.rounds):
             yield self._learner.replay.sample(self._config.sample_size, self._learner.generators["replay"])
 
     def state_dict(self) -> State:

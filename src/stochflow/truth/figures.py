@@ -9,7 +9,7 @@ from stochflow.environments.base import Environment
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.truth.orders import orders_kl
-from stochflow.truth.truth import OrdersTruth, SequenceTruth, truth_of
+from stochflow.truth.truth import MemoryTruth, OrdersTruth, SequenceTruth, truth_of
 
 _OPTIMUM = ("min_kl", "min_tv", "attainable_score", "log_z_true")
 _MOST_UNCERTAIN = 0.01  # nats of log Z
@@ -38,6 +38,8 @@ def exact_figures(environment: Environment, reward: Reward) -> dict[str, Any]:
     result |= dict.fromkeys(_OPTIMUM) | truth.optimum()
     if isinstance(truth, OrdersTruth):
         return result | _of_orders(truth)
+    if isinstance(truth, MemoryTruth):
+        return result | _of_memory(truth)
     shares = truth.infeasible_share()
     return result if shares is None else result | {"infeasible_share": shares}
 
@@ -50,6 +52,15 @@ def _log_z(environment: Environment, reward: Reward) -> dict[str, float]:
             f"task '{environment.name}' is too large to enumerate, so its optimum cannot be computed; train it instead"
         )
     return {"log_z_true": bounds[1], "log_z_error": bounds[1] - bounds[0]}
+
+
+def _of_memory(truth: MemoryTruth) -> dict[str, float]:
+    """What is known of a channel with memory beside the optimum of policies that read the pairs so far."""
+    return {
+        "min_kl_gap": truth.attainable.gap,
+        "min_kl_without_history": truth.without_history.min_kl,
+        "min_kl_revealed": truth.revealed.min_kl,
+    }
 
 
 def _of_orders(truth: OrdersTruth) -> dict[str, float]:

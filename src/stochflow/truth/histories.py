@@ -15,6 +15,7 @@ from torch import Tensor
 from stochflow.core.codes import first_rows
 from stochflow.core.logspace import safe_log
 from stochflow.environments.channels import Channel
+from stochflow.environments.sequences.variable_length import LengthMask, VariableTask
 from stochflow.truth.prefix_tree import Attainable, kl_to_target, terminal_log_probs
 from stochflow.truth.state_optimum import StateOptimum, blahut_arimoto
 
@@ -126,3 +127,15 @@ def lower_bound(log_probs: Tensor, log_reward: Tensor, histories: Histories, cha
         action_values = values.reshape(-1, channel.num_tokens) @ channel.matrix(position).T
         values = action_values.masked_fill(~histories.allowed[position], -torch.inf).amax(dim=-1)
     return float(torch.logsumexp(log_reward, dim=0) - values)
+
+
+def all_histories(task: VariableTask) -> Histories:
+    """Everything that can be built, and what it writes."""
+    rows, rules, mask = task.all_sequences, task.rules, LengthMask(task.rules)
+    possible = rules.possible(rows)
+    numbers = torch.full((len(rows),), -1)
+    numbers[possible] = task.designs(rows[possible]).unique(dim=0, return_inverse=True)[1]
+    # in lexicographic order a new prefix begins after every so many rows
+    strides = [task.num_tokens ** (task.length - depth) for depth in range(task.length)]
+    allowed = [mask.next(rows[::stride, :depth]) for depth, stride in enumerate(strides)]
+    return Histories(numbers, rules.log_shares(rows), allowed)

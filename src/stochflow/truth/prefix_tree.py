@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from stochflow.core.logspace import TINY_PROBABILITY
+from stochflow.core.logspace import TINY_PROBABILITY, log_marginal, pick
 from stochflow.environments.channels import Channel
+from stochflow.environments.memory_channels import MemoryChannel
 from stochflow.truth.state_optimum import StateOptimum, blahut_arimoto, state_optimum
 
 # beyond it a channel hardly tells its intentions apart, and solving for them is mere rounding
@@ -33,10 +34,45 @@ def policy_log_marginals(log_policies: Iterable[Tensor], channel: Channel) -> It
     """log M(·|s) of every level under the true channel from log π(·|s); [K^t, K] each, float64.
 
     Impossible outcomes count as 1e-30, so every sum is above zero. All terms are positive: nothing cancels, and the
-    product of matrices is as exact as a sum in log space.
+    product of matrices is as exact as a sum in log space. Of a channel with memory the belief goes with the prefix:
+    what outcomes alone say of the hidden state, under a policy that reads no more.
     """
+    if isinstance(channel, MemoryChannel):
+        beliefs = channel.start.unsqueeze(0)
+        for log_policy in log_policies:
+            joint = hidden_marginals(log_policy, beliefs, channel)
+            marginals = joint.sum(dim=-1)
+            yield marginals.clamp_min(TINY_PROBABILITY).log()
+            beliefs = ((joint / marginals.unsqueeze(-1).clamp_min(TINY_PROBABILITY)) @ channel.moves).flatten(0, 1)
+        return
     for position, log_policy in enumerate(log_policies):
         yield (log_policy.double().exp() @ channel.matrix(position).clamp_min(TINY_PROBABILITY)).log()
+
+
+def hidden_marginals(log_policy: Tensor, beliefs: Tensor, channel: MemoryChannel) -> Tensor:
+    """P(b, z|s) = w(z)·Σ_a π(a|s)·P(b|a,z); [num, K], [num, H] → [num, K, H], float64."""
+    return torch.einsum("na,nz,zab->nbz", log_policy.double().exp(), beliefs, channel.emissions)
+
+
+def walked_log_marginals(log_policy: Tensor, outcomes: Tensor, channel: Channel) -> Tensor:
+    """log M(x_t|x_<t) along sequences from log π of a policy that reads outcomes alone, float64.
+
+    Args:
+        log_policy: [num, L, K].
+        outcomes: [num, L].
+
+    Returns:
+        [num, L].
+    """
+    if not isinstance(channel, MemoryChannel):
+        return pick(log_marginal(log_policy.double(), channel.log_matrices(outcomes.shape[1])), outcomes)
+    beliefs, found = channel.start.expand(len(outcomes), -1), []
+    for letters, policy in zip(outcomes.T, log_policy.unbind(dim=1), strict=True):
+        joint = hidden_marginals(policy, beliefs, channel)[torch.arange(len(letters)), letters]
+        marginals = joint.sum(dim=-1).clamp_min(TINY_PROBABILITY)
+        found.append(marginals.log())
+        beliefs = (joint / marginals.unsqueeze(-1)) @ channel.moves
+    return torch.stack(found, dim=1)
 
 
 @dataclass(frozen=True)

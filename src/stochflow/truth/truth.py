@@ -10,10 +10,11 @@ from torch import Tensor
 
 from stochflow.environments.base import Environment
 from stochflow.environments.graphs.environment import GraphEnvironment
+from stochflow.environments.memory_channels import MemoryChannel
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.environment import SequenceEnvironment
 from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
-from stochflow.environments.sequences.variable_length import LengthMask, VariableTask
+from stochflow.environments.sequences.variable_length import VariableTask
 from stochflow.truth import dag, prefix_tree
 from stochflow.truth.automaton import (
     AutomatonOptimum,
@@ -22,7 +23,8 @@ from stochflow.truth.automaton import (
     automaton_reward,
     refuse_list,
 )
-from stochflow.truth.histories import Histories, attainable_designs
+from stochflow.truth.histories import Histories, all_histories, attainable_designs
+from stochflow.truth.information import Information, InformedOptimum, from_pairs, informed_optimum, revealed
 from stochflow.truth.orders import Orders, best_orders, ordered_log_probs
 from stochflow.truth.prefix_tree import entropy, infeasible_share, kl_to_target, tv_to_target, unbalanced_share
 
@@ -45,7 +47,7 @@ class OrdersOptimum(NamedTuple):
 
 
 # the best that any policy can do: log P(x) of every object, the KL to the target, log Z
-Optimum = prefix_tree.Attainable | dag.GraphOptimum | JointOptimum | OrdersOptimum | AutomatonOptimum
+Optimum = prefix_tree.Attainable | InformedOptimum | dag.GraphOptimum | JointOptimum | OrdersOptimum | AutomatonOptimum
 
 
 class Truth(ABC):
@@ -160,7 +162,7 @@ class SequenceTruth(Truth):
         return self._task.log_reward(self.designs, self.scores, self.reward)
 
     @cached_property
-    def attainable(self) -> prefix_tree.Attainable:
+    def attainable(self) -> prefix_tree.Attainable | InformedOptimum:
         channel, length = self.environment.channel, self._task.length
         if self.histories is not None:
             return attainable_designs(self.log_rewards, self.histories, channel, length)
@@ -172,13 +174,51 @@ class SequenceTruth(Truth):
 
     def unbalanced_share(self) -> list[float] | None:
         # where lengths vary, many prefixes have one child, and a share of all of them would say little
-        if self.environment.rules is not None:
+        if self.environment.rules is not None or isinstance(self.environment.channel, MemoryChannel):
             return None
         return unbalanced_share(self.log_rewards, self.environment.channel, self.environment.max_steps)
 
     def log_probs(self, policy: Any) -> Tensor:
         log_probs = super().log_probs(policy)
         return log_probs if self.histories is None else self.histories.collected(log_probs)
+
+
+class MemoryTruth(SequenceTruth):
+    """Under a channel with memory: of policies that read the pairs so far, by optimisation over (prefix, belief).
+
+    Every policy is evaluated against the best one with history, whether it reads history or not.
+
+    >>> from stochflow.environments.memory_channels import mixture
+    >>> from stochflow.environments.sequences.tfbind8 import TFBind8
+    >>> environment = SequenceEnvironment(TFBind8("SIX6"), mixture(4, [0.0, 0.5]))
+    >>> truth = truth_of(environment, Reward(beta=3.0, floor=1e-6, ramp=0.0))
+    >>> truth.revealed.min_kl < truth.attainable.min_kl < truth.without_history.min_kl
+    True
+    """
+
+    @cached_property
+    def attainable(self) -> InformedOptimum:
+        found = from_pairs(self.environment.channel, self.environment.max_steps)
+        assert found is not None, "small enough, or there is no MemoryTruth"
+        return self._best(found)
+
+    @cached_property
+    def without_history(self) -> InformedOptimum:
+        """The best policy that was found among those that read outcomes alone."""
+        return self._best(self._hidden, blind=True)
+
+    @cached_property
+    def revealed(self) -> InformedOptimum:
+        """The best policy that is told the hidden state before every letter."""
+        return self._best(self._hidden)
+
+    @property
+    def _hidden(self) -> Information:
+        assert isinstance(self.environment.channel, MemoryChannel)
+        return revealed(self.environment.channel, self.environment.max_steps)
+
+    def _best(self, information: Information, blind: bool = False) -> InformedOptimum:
+        return informed_optimum(self.log_rewards, information, blind)
 
 
 class OrdersTruth(Truth):
@@ -336,7 +376,13 @@ def truth_of(environment: Environment, reward: Reward) -> Truth | None:
 @truth_of.register
 def _(environment: SequenceEnvironment, reward: Reward) -> Truth | None:
     if environment.enumerable:
-        return OrdersTruth(environment, reward) if environment.ordered else SequenceTruth(environment, reward)
+        if environment.ordered:
+            return OrdersTruth(environment, reward)
+        if not isinstance(environment.channel, MemoryChannel):
+            return SequenceTruth(environment, reward)
+        return MemoryTruth(environment, reward) if from_pairs(environment.channel, environment.max_steps) else None
+    if isinstance(environment.channel, MemoryChannel):
+        return None
     if environment.ordered:  # an automaton knows the best that policies do which look at each outcome
         return None
     automaton = environment.task.automaton
@@ -352,15 +398,3 @@ def _(environment: MultiTaskEnvironment, reward: Reward) -> Truth | None:
 @truth_of.register
 def _(environment: GraphEnvironment, reward: Reward) -> Truth | None:
     return GraphTruth(environment, reward)
-
-
-def all_histories(task: VariableTask) -> Histories:
-    """Everything that can be built, and what it writes."""
-    rows, rules, mask = task.all_sequences, task.rules, LengthMask(task.rules)
-    possible = rules.possible(rows)
-    numbers = torch.full((len(rows),), -1)
-    numbers[possible] = task.designs(rows[possible]).unique(dim=0, return_inverse=True)[1]
-    # in lexicographic order a new prefix begins after every so many rows
-    strides = [task.num_tokens ** (task.length - depth) for depth in range(task.length)]
-    allowed = [mask.next(rows[::stride, :depth]) for depth, stride in enumerate(strides)]
-    return Histories(numbers, rules.log_shares(rows), allowed)

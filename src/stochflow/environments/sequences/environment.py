@@ -18,6 +18,7 @@ from stochflow.core.errors import ConfigError
 from stochflow.environments.base import Environment, Episodes, Ints, Streams
 from stochflow.environments.channel_factory import make_channel
 from stochflow.environments.channels import Channel, noiseless
+from stochflow.environments.memory_channels import MemoryChannel
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.constraints import ConstrainedTask, PrefixMask
 from stochflow.environments.sequences.evidence import Evidence
@@ -37,6 +38,20 @@ class SequenceEpisodes(Episodes):
 
     def step(self, intentions: Ints, time: int) -> Ints:
         return intentions if self._uniform is None else self._channel.realised(intentions, time, self._uniform[time])
+
+
+class MemoryEpisodes(Episodes):
+    """Letters through a channel with memory, whose hidden state goes its own way in every episode."""
+
+    def __init__(self, channel: MemoryChannel, num: int, length: int, generator: torch.Generator) -> None:
+        self._channel, self._hidden = channel, channel.hidden(num, length, generator)
+        self._uniform = channel.draw((length, num), generator)
+
+    def step(self, intentions: Ints, time: int) -> Ints:
+        came: Ints = self._channel.emitted(
+            torch.from_numpy(intentions), self._hidden[time], self._uniform[time]
+        ).numpy()
+        return came
 
 
 class SequenceEnvironment(Environment):
@@ -76,6 +91,11 @@ class SequenceEnvironment(Environment):
     def dynamics(self) -> Tensor:
         return self.channel.log_matrices(self.max_steps).exp()
 
+    def dynamics_along(self, intentions: Tensor, outcomes: Tensor) -> Tensor:
+        if isinstance(self.channel, MemoryChannel):
+            return self.channel.log_matrices_along(intentions, outcomes).exp()
+        return self.dynamics
+
     @property
     def rules(self) -> LengthRules | None:
         """How designs of variable length are written; None where all have one length."""
@@ -89,6 +109,8 @@ class SequenceEnvironment(Environment):
         return None if self.rules is None else LengthMask(self.rules)
 
     def begin(self, num: int, streams: Streams) -> Episodes:
+        if isinstance(self.channel, MemoryChannel):
+            return MemoryEpisodes(self.channel, num, self.max_steps, streams["channel"])
         # element by element, so one draw for all steps is the draws of the steps; without noise nothing is drawn
         drawn = None if self.channel.slip == 0.0 else self.channel.draw((self.max_steps, num), streams["channel"])
         return SequenceEpisodes(self.channel, None if drawn is None else drawn.numpy())
@@ -139,6 +161,11 @@ class SequenceEnvironment(Environment):
     def check_method(self, config: Config) -> None:
         if self.ordered:
             _check_orders_method(config)
+        if isinstance(self.channel, MemoryChannel) and not config.objective.record.steps_policy:
+            raise ConfigError(
+                f"{config.method} intends whole designs, whose probability under '{self.channel.name}' is not "
+                "computed; choose a method that intends letter by letter, such as sgfn-kl, or noise without memory"
+            )
 
     def read_designs(self, path: Path) -> Tensor:
         return encode_for(self.task, read_sequences(path), str(path))
@@ -187,7 +214,11 @@ class SequenceEnvironment(Environment):
 def configured_channel(config: ChannelConfig, task: Task) -> Channel:
     """The configured channel over the letters of a task, and over its stop and edits where lengths vary."""
     letters = make_channel(config, task.num_letters, task.length, task.alphabet.letters)
-    return EditChannel(letters, task.rules) if isinstance(task, VariableTask) else letters
+    if not isinstance(task, VariableTask):
+        return letters
+    if isinstance(letters, MemoryChannel):
+        raise ConfigError(f"'{letters.name}' needs designs of one length; fix the length, or choose another --noise")
+    return EditChannel(letters, task.rules)
 
 
 def _check_orderable(task: Task, channel: Channel) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from stochflow.core.arrays import Bools, Ints
 from stochflow.core.logspace import TINY_PROBABILITY, masked_log_softmax
 from stochflow.environments.channels import Channel
+from stochflow.environments.memory_channels import MemoryChannel
 from stochflow.models.conditioning import per_row
 from stochflow.models.initialisation import set_to_zero
 from stochflow.models.kmer_body import PrefixBody
@@ -89,10 +90,13 @@ class DynamicsModel(nn.Module):
         """True when tables by intention and position are all there is: no network of states or contexts."""
         return self.state_body is None and self.context_head is None
 
-    def log_matrices(self, tokens: Tensor, context: Tensor | None = None) -> Tensor:
+    def log_matrices(self, tokens: Tensor, context: Tensor | None = None, intentions: Tensor | None = None) -> Tensor:
         """log P̂(b|s_t,a) before each position; [batch, time] → [batch or 1, time, K, K].
 
         The state at time t is the prefix tokens[:, :t]; a table that no state enters is returned once for all.
+
+        Args:
+            intentions: what was meant, [batch, time], for a model that reads it (`HistoryDynamics`); others do not.
         """
         time = tokens.shape[1]
         logits = self.intention.expand(1, time, -1, -1)
@@ -100,6 +104,7 @@ class DynamicsModel(nn.Module):
             logits = logits + self.position[:time]
         if self.state_body is not None:
             logits = logits + self._of_states(self.state_body.prefix_states(tokens[:, :-1]))
+        logits = logits + self._of_history(tokens, intentions)
         return masked_log_softmax(self._with_context(logits, context), self.possible)
 
     def log_matrices_at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Tensor:
@@ -110,6 +115,10 @@ class DynamicsModel(nn.Module):
         if self.state_body is not None:
             logits = logits + self._of_states(self.state_body.states_at(tokens, depths))
         return masked_log_softmax(self._with_context(logits, context), self.possible)
+
+    def _of_history(self, tokens: Tensor, intentions: Tensor | None) -> Tensor | float:
+        """Logits that the pairs so far add; nothing in a model that reads none."""
+        return 0.0
 
     def _of_states(self, states: Tensor) -> Tensor:
         """Logits that the state network adds, from what its body makes of prefixes; [..., width] → [..., K, K]."""
@@ -134,9 +143,13 @@ class KnownDynamics(nn.Module):
 
     def __init__(self, channel: Channel, length: int) -> None:
         super().__init__()
+        self._channel = channel
         self.register_buffer("log_table", channel.log_matrices(length).float(), persistent=False)
 
-    def log_matrices(self, tokens: Tensor, context: Tensor | None = None) -> Tensor:
+    def log_matrices(self, tokens: Tensor, context: Tensor | None = None, intentions: Tensor | None = None) -> Tensor:
+        """Given `intentions`, of a channel with memory what the pairs so far make of it."""
+        if intentions is not None and isinstance(self._channel, MemoryChannel):
+            return self._channel.log_matrices_along(intentions.cpu(), tokens.cpu()).float().to(tokens.device)
         return self.log_table[: tokens.shape[1]].unsqueeze(0)
 
     def log_matrices_at(self, tokens: Tensor, depths: Tensor, context: Tensor | None = None) -> Tensor:

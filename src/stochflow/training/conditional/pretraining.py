@@ -11,6 +11,7 @@ from stochflow.config.context import PretrainingConfig
 from stochflow.core.errors import ConfigError
 from stochflow.core.logspace import log_marginal
 from stochflow.core.random import RandomStreams
+from stochflow.environments.memory_channels import MemoryChannel
 from stochflow.environments.rewards import Reward
 from stochflow.environments.sequences.multi_task import MultiTaskEnvironment
 from stochflow.models.evaluation import AtPrefixes
@@ -43,6 +44,11 @@ class ConditionalKL(Objective):
         super().__init__(learner)
         environment, self._settings = learner.environment, learner.config.pretraining
         assert isinstance(environment, MultiTaskEnvironment), "pre-training is on several tasks"
+        if isinstance(environment.channel, MemoryChannel):
+            raise ConfigError(
+                f"plans for several tasks know no memory; pre-train under another --noise than '{environment.noise}', "
+                "and fine-tune under it"
+            )
         if self._settings.relabelled and environment.channel.slip is None:
             raise ConfigError(
                 "letters can be renamed only under uniform slip, which treats all alike; set pretraining.relabelled to "
