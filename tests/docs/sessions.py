@@ -54,8 +54,11 @@ def smaller(arguments: list[str]) -> list[str]:
     if command == "compare" and Path(out, "sweep.yaml").exists():
         return arguments  # it goes on as it began
     for place, name in enumerate(arguments[:-1]):
+        if name == "-n" and "--best" in arguments:
+            continue  # the best of fewer draws than there are best ones
         if name in BUDGETS and float(arguments[place + 1]) > float(BUDGETS[name]):
             changed[place + 1] = BUDGETS[name]
+    changed = ["oracle.workers=1" if word.startswith("oracle.workers=") else word for word in changed]
     changed = [word for place, word in enumerate(changed) if not {word, changed[max(place - 1, 0)]} & _ELSEWHERE]
     if command in ("train", "compare", "pretrain"):
         if command == "pretrain":
