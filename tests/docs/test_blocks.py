@@ -98,6 +98,7 @@ PREPARED: dict[str, Callable[[Path], None]] = {
     "docs/how-to/forecasting.md": prepare_forecast,
     "docs/how-to/doctor.md": prepare_run,
     "docs/how-to/report.md": prepare_run,
+    "docs/how-to/studio.md": prepare_run,
     "docs/explanation/security.md": prepare_oracle,
 }
 
