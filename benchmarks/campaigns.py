@@ -186,9 +186,6 @@ class Fitness(WrappedTask):
         return (LOG_ENRICHMENTS * (scores - 1.0)).exp()
 
 
-registry.TASKS["gb1-fitness"] = Fitness
-
-
 def first_plate(case: dict[str, Any], size: int) -> tuple[Tensor, Tensor]:
     """Orders of the first plate and what was made of them: those that the methods of `stochflow train` begin with."""
     experiment = build(resolve_layers([settings(case, "genetic", 4 * size, size)]))
@@ -236,6 +233,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS / "campaigns.csv")
     parser.add_argument("--table", action="store_true", help="print what the file has, and run nothing")
     given = parser.parse_args()
+    registry.TASKS["gb1-fitness"] = Fitness
     if given.table:
         for plan, slip in itertools.product(given.plans, given.slips):
             print(plan, slip, table_of(pd.read_csv(given.results), plan, slip).to_string(), sep="\n")

@@ -108,7 +108,7 @@ def test_bad_reads_are_refused_with_one_sentence(case: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("", "is not a CSV table"), ("order\n", "holds no sequences"), ("order\nACXT\n", "has the letter X in ACXT")],
+    [("", "is empty; give a table"), ("order\n", "holds no sequences"), ("order\nACXT\n", "has the letter X in ACXT")],
 )
 def test_bad_orders_are_refused_with_one_sentence(content: str, message: str, tmp_path: Path) -> None:
     orders = write(tmp_path / "orders.csv", content)

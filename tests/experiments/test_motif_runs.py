@@ -58,7 +58,17 @@ def test_the_command_prints_a_regret_with_its_standard_error(tmp_path: Path) -> 
     out = tmp_path / "run"
     settings = ["model.width=16", "model.num_layers=1", "optimiser.batch_size=128", "optimiser.updates=4"]
     told = [word for setting in settings for word in ("--set", setting)]
-    command = ["train", "motifs:GATA1+SP1,30", "--trajectories", "512", "--method", "sgfn-tb", "--noise", "0.1"]
+    command = [
+        "train",
+        "motifs:GATA1+SP1,30",
+        "--trajectories",
+        "512",
+        "--method",
+        "sgfn-tb",
+        "--noise",
+        "0.1",
+        "--all",
+    ]
     done = CliRunner().invoke(app, [*command, *told, "--out", str(out)])
     assert done.exit_code == 0
     found = stochflow.load(out)

@@ -245,7 +245,7 @@ def test_an_old_cache_is_read_and_written_as_it_is(tmp_path: Path) -> None:
 def test_a_forecaster_of_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "forecaster.json").write_text(json.dumps({"format": 9}), encoding="utf-8")
     (tmp_path / "forecaster.safetensors").touch()
-    with pytest.raises(DataError, match="has format 9, this version reads 3; use the version that saved it, or fit"):
+    with pytest.raises(DataError, match="has format 9, this version reads 4; use the version that saved it, or fit"):
         read_forecaster(tmp_path)
 
 

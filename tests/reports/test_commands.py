@@ -186,7 +186,8 @@ def test_the_command_of_pretraining_resolves_to_its_config(monkeypatch: pytest.M
 
 def test_the_command_of_a_fine_tuned_run_names_its_sampler_and_support() -> None:
     settings = {"tasks": ["tfbind8"], "source": "runs/many", "support": 256, "context_width": 8}
-    config = config_of("sgfn-kl", {"task": "tfbind8:ARX", "pretraining": settings, "model": {"width": 16}})
+    layer = {"task": "tfbind8:ARX", "pretraining": settings, "model": {"width": 16}, "context": {"reads": "support"}}
+    config = config_of("sgfn-kl", layer)
     command = train_command(config, "runs/x")
     assert command.startswith(
         "stochflow train tfbind8:ARX --method sgfn-kl --from runs/many --support 256 --noise 0.25"

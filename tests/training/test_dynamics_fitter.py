@@ -43,7 +43,7 @@ def fitter(depends_on: str, config: DynamicsConfig) -> tuple[GradientFitter, Rep
     torch.manual_seed(0)
     learner = SimpleNamespace(
         dynamics=DynamicsModel(K, LENGTH, depends_on),  # type: ignore[arg-type]
-        network=SimpleNamespace(num_tokens=K, length=LENGTH),
+        network=SimpleNamespace(num_tokens=K, length=LENGTH, reads_history=False),
         replay=Replay(),
         generators={"replay": torch.Generator().manual_seed(1)},
         device=torch.device("cpu"),

@@ -97,7 +97,7 @@ def test_a_file_without_sequences_or_with_an_empty_one_is_refused(content: str, 
 
 
 def test_an_empty_csv_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"file\.csv is not a CSV table"):
+    with pytest.raises(DataError, match=r"file\.csv is empty; give a table"):
         read("", tmp_path, "file.csv")
 
 
