@@ -579,6 +579,8 @@ def arguments(shop: Workshop, random: Random) -> Call:
         words += ["--steps", "1", "--overwrite", "--out", "trained"]
     if name == "forecast":
         words += ["--network", "none", "--set", "num_paths=8", "--overwrite"]
+    if name == "studio" or "--watch" in words:  # these end when they are told to
+        words += ["--help"]
     if name in ("exact", "config"):
         words += ["--set", "task=bits:8,1"] if name == "config" and random.random() < 0.5 else []
     return command(*words)
